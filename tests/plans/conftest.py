@@ -55,8 +55,8 @@ SELECT 't' || t, '', printf('%06d', i), CASE WHEN i > 1 THEN printf('%06d', i - 
     'run' || t || '-' || i / 10, 4, 0, 0, '["step"]', '["log"]',
     CASE WHEN i % 100 = 1 THEN '["messages","log"]' ELSE '["messages"]' END,
     CASE WHEN i % 100 = 1 THEN json_array('' || i, '' || i) ELSE json_array('' || i) END,
-    'msgpack', x'80', 'msgpack', x'80',
-    json_object('source', '"loop"', 'step', '' || i, 'run', printf('"run%d-%d"', t, i / 10))
+    'msgpack', x'80', json_object('source', '"loop"', 'step', '' || i, 'run', printf('"run%d-%d"', t, i / 10)),
+    'msgpack', x'80'
 FROM t CROSS JOIN i WHERE i <= CASE t WHEN 0 THEN :long ELSE :short END;
 INSERT INTO blobs
 SELECT c.thread_id, '', n.value, v.value, 'msgpack', x'80',

@@ -12,11 +12,11 @@ CREATE TABLE checkpoints (
     delta_channels TEXT NOT NULL,
     blob_channels TEXT NOT NULL,
     blob_versions TEXT NOT NULL,
-    checkpoint_type TEXT NOT NULL,
-    checkpoint BLOB NOT NULL,
     metadata_type TEXT NOT NULL,
     metadata BLOB NOT NULL,
     metadata_filter TEXT NOT NULL,
+    checkpoint_type TEXT NOT NULL,
+    checkpoint BLOB NOT NULL, -- Last: SQLite reads the columns before it without the pages that it fills.
     tenant TEXT NOT NULL GENERATED ALWAYS AS (
         CASE WHEN unicode(thread_id) = 31 THEN substr(thread_id, 2, instr(substr(thread_id, 2), char(31)) - 1) ELSE '' END
     ) VIRTUAL,

@@ -157,12 +157,16 @@ FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
     FROM found f CROSS JOIN json_each(f.chunks) AS n
 )
 
+-- fragment: page_columns
+-- differs: not the documents and the metadata: reading these from their rows costs less than copying them.
+rowid AS row, thread_id, checkpoint_ns, checkpoint_id, parent_id, format, blob_channels, blob_versions
+
 -- fragment: rows_of_page
 SELECT
-    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
-    NULL AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
-    nullif(blob_channels, '[]') AS channels, blob_versions AS versions
-FROM page
+    'checkpoint' AS kind, c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id AS name, NULL AS key, NULL AS path,
+    NULL AS idx, c.checkpoint_type AS type, c.checkpoint AS value, c.metadata_type AS type2, c.metadata AS value2,
+    nullif(c.blob_channels, '[]') AS channels, c.blob_versions AS versions
+FROM page p CROSS JOIN checkpoints c ON c.rowid = p.row
 UNION ALL
 SELECT
     'blob', thread_id, checkpoint_ns, NULL, channel, version, chunks, NULL, type, value, NULL, NULL, NULL, NULL
@@ -194,7 +198,9 @@ WHERE likelihood(p.format < 4, 0.00001)
 
 -- name: page_latest
 WITH page AS MATERIALIZED (
-    SELECT * FROM checkpoints
+    SELECT
+        -- include: page_columns
+    FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
@@ -204,7 +210,9 @@ WITH page AS MATERIALIZED (
 -- name: page_exact
 -- differs: not materialized, because looking the row up again costs less than storing it.
 WITH page AS NOT MATERIALIZED (
-    SELECT * FROM checkpoints
+    SELECT
+        -- include: page_columns
+    FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 )
 -- include: blobs_of_one
@@ -212,7 +220,9 @@ WITH page AS NOT MATERIALIZED (
 
 -- fragment: with_page_of_namespace
 WITH page AS MATERIALIZED (
-    SELECT * FROM checkpoints
+    SELECT
+        -- include: page_columns
+    FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns
     AND checkpoint_id >= :floor AND checkpoint_id < :before AND NOT hidden
     -- include: matches_filter
@@ -223,7 +233,9 @@ WITH page AS MATERIALIZED (
 -- Only the rows of the thread are read and sorted. The index over the newest checkpoints of all threads is not used.
 -- differs: the unary plus does that.
 WITH page AS MATERIALIZED (
-    SELECT * FROM checkpoints
+    SELECT
+        -- include: page_columns
+    FROM checkpoints
     WHERE thread_id = :thread_id AND +checkpoint_id >= :floor AND NOT hidden
     AND (+checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
     -- include: matches_filter
@@ -232,7 +244,9 @@ WITH page AS MATERIALIZED (
 
 -- fragment: with_page_of_store
 WITH page AS MATERIALIZED (
-    SELECT * FROM checkpoints
+    SELECT
+        -- include: page_columns
+    FROM checkpoints
     WHERE tenant = :tenant AND checkpoint_id >= :floor AND checkpoint_id <= :before AND NOT hidden
     AND (thread_id < :kinds OR thread_id >= :above_kinds)
     AND (checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
@@ -257,7 +271,8 @@ WITH page AS MATERIALIZED (
 
 -- fragment: records_of_page
 -- The columns of a `CheckpointRecord`.
-SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
+SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
+FROM page p CROSS JOIN checkpoints c ON c.rowid = p.row
 
 -- name: records_of_namespace
 -- include: with_page_of_namespace
