@@ -59,8 +59,10 @@ class Recent:
 
         Another run may continue from the parent, whose inline values are not stored by version anywhere else.
         """
-        entry = _Entry(cipher, values, ENTRY + values.size)
         with self._lock:
+            if values.document and (stored := self._with_objects.get(key)):  # It was stored here, and now it was read.
+                values = values._replace(changes=stored.values.changes)
+            entry = _Entry(cipher, values, ENTRY + values.size)
             if parent and (left := self._with_objects.get(parent)) and left.values.large:
                 self._with_objects.take(parent)
                 self._forget_objects(parent, left)

@@ -23,7 +23,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-import ormsgpack
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     EXCLUDED_METADATA_KEYS,
@@ -36,6 +35,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import ValidationError
 
 from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK, SPLIT_FROM, ChunkedValue, Known, is_still
+from langgraph_checkpoint_custom.encoding.inserts import inserted, number_for
 from langgraph_checkpoint_custom.encoding.known import INLINE_BYTES, KnownValues, Packed, is_short
 from langgraph_checkpoint_custom.encoding.objects import UnstorableValue, pack, said_by
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
@@ -283,8 +283,8 @@ def _one_row(
             found = Packed(versions.get(channel), data)
         if not room.takes(channel, len(found.data)):
             return None
+        stored[channel] = number_for(len(packed))
         packed[channel] = found
-        stored[channel] = ormsgpack.Fragment(found.data)
     references = []
     delta = sorted(head.delta()) if "counters_since_delta_snapshot" in metadata else []
     for channel in delta:
@@ -293,12 +293,13 @@ def _one_row(
                 return None
             references.append(BlobRef(channel, version_key(versions[channel]), required=False))
     try:
-        document = codec.dumps_unsealed({**checkpoint, "channel_values": stored})
-        if document.type != MSGPACK:
-            return None
+        type_, document = codec.dumps_unsealed({**checkpoint, "channel_values": stored})
     except Exception:  # `_Rows` raises it again, and names the value.
         return None
-    row = head.row(list(map(channel_text, values)), delta, document)
+    if type_ != MSGPACK:
+        return None
+    document = inserted(document, [each.data for each in packed.values()])
+    row = head.row(list(map(channel_text, values)), delta, Stored(MSGPACK, document))
     replayed = [channel for channel in delta if channel not in values] if parent_id else ()
     known = KnownValues(b"", {}, all_inline=not references, packed=packed, changes=room.changes)
     return Encoded(row, (), references, replayed, _nothing, claim, known)
@@ -395,9 +396,18 @@ class _Rows:
 
     def _document(self) -> Stored:
         """Encode the document without sealing it."""
-        part = self._codec.unpack if self._codec.pickles else ormsgpack.Fragment  # Pickle cannot store a fragment.
-        packed = {channel: part(each.data) for channel, each in self._packed.items()}
-        return self._codec.dumps_unsealed({**self._head.checkpoint, "channel_values": {**self._short, **packed}})
+        codec, checkpoint = self._codec, self._head.checkpoint
+        numbers = {channel: number_for(position) for position, channel in enumerate(self._packed)}
+        type_, document = stored = codec.dumps_unsealed({**checkpoint, "channel_values": {**self._short, **numbers}})
+        if not numbers:
+            return stored
+        if type_ == MSGPACK:
+            return Stored(MSGPACK, inserted(document, [each.data for each in self._packed.values()]))
+        made = {  # The serializer has pickled the document.
+            channel: codec.unpack(each.data) if each is self._inline.get(channel) else self._values[channel]
+            for channel, each in self._packed.items()
+        }
+        return codec.dumps_unsealed({**checkpoint, "channel_values": {**self._short, **made}})
 
     def _add(self, blobs: list[BlobRow], unsealed: list[_Unsealed], channel: str) -> None:
         """Decide where the value of a channel is stored, and add its rows if they are new."""
@@ -408,9 +418,9 @@ class _Rows:
                 self._store(blobs, unsealed, channel, self._encode(channel, shared))
                 if isinstance(shared, ChunkedValue) and isinstance(self._large.get(channel), ChunkedValue):
                     self._references.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
-        elif (found := self._inline.get(channel)) and _is_same(found.version, version):
+        elif (known := self._inline.get(channel)) and _is_same(known.version, version):
             if channel in values or channel in self._delta:
-                self._store(blobs, unsealed, channel, Stored(MSGPACK, found.data))
+                self._store(blobs, unsealed, channel, Stored(MSGPACK, known.data), known)
         elif self._before is None and self._codec.packs and channel in values and self._is_small(channel):
             return  # It may be in a blob already, but it is small now.
         elif channel in values or channel in self._delta:
@@ -425,20 +435,27 @@ class _Rows:
     def _is_small(self, channel: str) -> bool:
         return self._takes(channel, self._encode(channel))
 
-    def _takes(self, channel: str, found: Stored | Large) -> bool:
-        """Add a value to the document if that has room for it; returns whether it has."""
+    def _takes(self, channel: str, found: Stored | Large, known: Packed | None = None) -> bool:
+        """Add a value to the document if that has room for it; returns whether it has. `known` is an unchanged one."""
         if isinstance(found, Large) or found.type != MSGPACK or not self._codec.packs:
             return False
         if isinstance(self._values.get(channel), _DeltaSnapshot):  # Later checkpoints omit it and find it by version.
             return False
         if not self._room.takes(channel, len(found.value)):
             return False
-        self._packed[channel] = Packed(self._versions[channel], found.value)
+        self._packed[channel] = known or Packed(self._versions[channel], found.value)
         return True
 
-    def _store(self, blobs: list[BlobRow], unsealed: list[_Unsealed], channel: str, found: Stored | Large) -> None:
-        """Add a value to the document, or rows for it."""
-        if not self._takes(channel, found):
+    def _store(
+        self,
+        blobs: list[BlobRow],
+        unsealed: list[_Unsealed],
+        channel: str,
+        found: Stored | Large,
+        known: Packed | None = None,
+    ) -> None:
+        """Add a value to the document, or rows for it; `known` is an unchanged one from the parent's document."""
+        if not self._takes(channel, found, known):
             self._store_apart(blobs, unsealed, channel, found)
 
     def _store_apart(

@@ -12,10 +12,11 @@ import ormsgpack
 
 from langgraph_checkpoint_custom.encoding.chunks import Known
 from langgraph_checkpoint_custom.encoding.objects import Extension, is_unicode, pack
+from langgraph_checkpoint_custom.errors import CheckpointError
 
 # The largest text or bytes that are part of the document with any serializer, in characters or bytes.
 INLINE_BYTES = 256
-# Bytes that count as one piece, see `ChunkedValue.pieces`.
+# Bytes that count as one piece, see `ChunkedValue.pieces`; an inline value takes about as much besides its own bytes.
 PIECE = 300
 
 
@@ -64,25 +65,30 @@ class KnownValues(NamedTuple):
         """The inline values as they were stored, by channel, without short ones."""
         if not self.document:
             return self.packed
-        document = unmade(self.document)
-        versions = document.get("channel_versions") or {}
-        values = document["channel_values"]
-        return {
-            channel: Packed(versions[channel], pack(value))
-            for channel, value in values.items()
-            if channel in versions and not is_short(value)
-        }
+        try:
+            document = unmade(self.document)
+            versions = document.get("channel_versions") or {}
+            return {
+                channel: Packed(versions[channel], pack(value))
+                for channel, value in document["channel_values"].items()
+                if channel in versions and not is_short(value)
+            }
+        except (TypeError, ValueError) as error:  # It was read before; ormsgpack drops what comes from outside.
+            raise CheckpointError(
+                "an exception from outside, such as a time limit, interrupted the encoding of the checkpoint, and was "
+                "lost; nothing was stored"
+            ) from error
 
     @property
     def size(self) -> int:
         """The bytes that it keeps in memory."""
-        size = len(self.document) + sum([len(packed.data) for packed in self.packed.values()])
+        size = len(self.document) + sum([PIECE + len(packed.data) for packed in self.packed.values()])
         return size + sum([value.size for value in self.large.values()]) if self.large else size
 
     @property
     def pieces(self) -> int:
         """Its weight in a cache without objects, see `ChunkedValue.pieces`."""
-        inline = len(self.document) + sum([len(packed.data) for packed in self.packed.values()])
+        inline = len(self.document) + sum([PIECE + len(packed.data) for packed in self.packed.values()])
         return inline // PIECE + sum([value.pieces for value in self.large.values()])
 
     def without_objects(self) -> KnownValues:

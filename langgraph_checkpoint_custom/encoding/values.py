@@ -178,11 +178,6 @@ class Values:
         """Whether the serializer writes LangGraph's msgpack, which `unpack` can read without a type."""
         return isinstance(self._serde, ExactSerializer)
 
-    @property
-    def pickles(self) -> bool:
-        """Whether the serializer pickles what it cannot write in msgpack."""
-        return isinstance(self._given, JsonPlusSerializer) and self._given.pickle_fallback
-
     def reason(self, data: bytes, error: Exception) -> Exception:
         """Return why `unpack` or `plain` could not read bytes: a better error, or `error` itself."""
         if isinstance(error, UnreadableValue) or not isinstance(error, ValueError):

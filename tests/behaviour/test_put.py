@@ -87,6 +87,14 @@ async def test_a_value_with_an_old_version_is_not_stored_again(
             assert (await get(client, where)).checkpoint["channel_values"] == {"list": [text]}
 
 
+async def test_reads_between_the_supersteps_do_not_matter(client: Client, database: Database) -> None:
+    where = None
+    for step in range(1, 6):
+        where = await put(client, str(step), {"chat": [LONG, step]}, parent=where)
+        await get(client, config())
+    assert database.count("blobs") == 2
+
+
 @pytest.mark.parametrize("knows", ["has stored it", "has read it", "knows nothing"])
 async def test_a_value_that_changes_with_every_superstep_is_in_the_document(
     store: Store, client: Client, database: Database, knows: str

@@ -25,7 +25,7 @@ from langgraph.types import Command, Interrupt, Send
 from pydantic import BaseModel, SecretStr
 
 from langgraph_checkpoint_custom import open_saver
-from tests.behaviour.helpers import config, get, metadata, put
+from tests.behaviour.helpers import LONG, config, get, metadata, put
 from tests.stores import Client, Store
 
 
@@ -243,6 +243,27 @@ async def test_a_document_that_only_pickle_can_store_has_its_small_values(store:
         second = await put(client, "2", values, parent=first, versions={"list": "1"}, new={})
         for where in (first, second):
             assert differing((await get(client, where)).checkpoint["channel_values"], values) == {}
+
+
+async def test_storing_a_small_value_creates_no_object(store: Store, api: str) -> None:
+    """The serializer of a writer may not be allowed to create the object, and a reader may be."""
+    blind = JsonPlusSerializer(pickle_fallback=True, allowed_msgpack_modules=[("a", "b")])
+    with open_saver(store.url, serde=blind) as saver:
+        await put(Client(saver, api), "1", {"point": Point(3.0), "blob": [LONG]})
+    with store.open() as saver:
+        assert (await get(Client(saver, api), config())).checkpoint["channel_values"]["point"] == Point(3.0)
+
+
+@pytest.mark.parametrize("depth", [100, 253, 254, 255])
+async def test_a_deeply_nested_value_is_stored_however_often_it_changes(client: Client, depth: int) -> None:
+    """The largest depth that ormsgpack encodes is 255. In the document, a value is two levels deeper."""
+    where = None
+    for step in range(1, 5):
+        value: Any = [LONG, step]
+        for _ in range(depth - 1):
+            value = [value]
+        where = await put(client, str(step), {"deep": value}, parent=where)
+        assert (await get(client, where)).checkpoint["channel_values"] == {"deep": value}
 
 
 def test_the_comparison_of_this_file_distinguishes_values() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues
+from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues, Packed
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.recent import ENTRY, OBJECTS, Recent
 
@@ -49,3 +49,13 @@ def test_interrupts_between_removing_an_entry_and_subtracting_its_size_do_not_ad
     assert recent.of(KEY, None) is large
     recent.note(NEXT, None, NOTHING_KNOWN)
     assert recent.of(NEXT, None) is NOTHING_KNOWN
+
+
+def test_many_small_values_are_not_more_than_the_limit() -> None:
+    """Each takes about 300 bytes besides its own: a tuple, the heads of objects, and its place in a dict."""
+    recent = Recent()
+    for number in range(10_000):
+        packed = {f"channel {position}": Packed(f"{position}.{number}", b"12345") for position in range(30)}
+        recent.note(Key("thread", "", f"{number}"), None, KnownValues(b"", {}, all_inline=True, packed=packed))
+    assert len(recent._with_objects._entries) <= OBJECTS / (30 * 300)
+    assert recent.of(Key("thread", "", "9999"), None) is not None
