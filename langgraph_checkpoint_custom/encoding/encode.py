@@ -8,9 +8,8 @@ again. A value that changes with every superstep is part of the document until i
 whose version has not changed is stored as it was at that version: one in the parent's document as it is there, if that
 is known (`recent.py`). So if a node changes a list in place, later checkpoints do not get the change.
 
-The common case is `_one_row`: it encodes all values with one call, if they are small. `_Rows` handles everything that
-`_one_row` does not. It encodes the values one by one, and its errors name the value. Where both can encode a
-checkpoint, they store the same.
+The common case is `_one_row`: all values are inline. `_Rows` handles everything that `_one_row` does not, and its errors
+name the value. Where both can encode a checkpoint, they store the same.
 
 The `thread_id` key of the metadata is stored as None if it names the checkpoint's own thread, and otherwise as a list
 with one item. So a thread that was copied inside the database names its new thread when it is read.

@@ -157,9 +157,10 @@ FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
     FROM found f CROSS JOIN json_each(f.chunks) AS n
 )
 
--- fragment: page_columns
+-- fragment: keys_of_checkpoints
 -- differs: not the documents and the metadata: reading these from their rows costs less than copying them.
-rowid AS row, thread_id, checkpoint_ns, checkpoint_id, parent_id, format, blob_channels, blob_versions
+SELECT rowid AS row, thread_id, checkpoint_ns, checkpoint_id, parent_id, format, blob_channels, blob_versions
+FROM checkpoints
 
 -- fragment: rows_of_page
 SELECT
@@ -198,9 +199,7 @@ WHERE likelihood(p.format < 4, 0.00001)
 
 -- name: page_latest
 WITH page AS MATERIALIZED (
-    SELECT
-        -- include: page_columns
-    FROM checkpoints
+    -- include: keys_of_checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
@@ -210,9 +209,7 @@ WITH page AS MATERIALIZED (
 -- name: page_exact
 -- differs: not materialized, because looking the row up again costs less than storing it.
 WITH page AS NOT MATERIALIZED (
-    SELECT
-        -- include: page_columns
-    FROM checkpoints
+    -- include: keys_of_checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 )
 -- include: blobs_of_one
@@ -220,9 +217,7 @@ WITH page AS NOT MATERIALIZED (
 
 -- fragment: with_page_of_namespace
 WITH page AS MATERIALIZED (
-    SELECT
-        -- include: page_columns
-    FROM checkpoints
+    -- include: keys_of_checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns
     AND checkpoint_id >= :floor AND checkpoint_id < :before AND NOT hidden
     -- include: matches_filter
@@ -233,9 +228,7 @@ WITH page AS MATERIALIZED (
 -- Only the rows of the thread are read and sorted. The index over the newest checkpoints of all threads is not used.
 -- differs: the unary plus does that.
 WITH page AS MATERIALIZED (
-    SELECT
-        -- include: page_columns
-    FROM checkpoints
+    -- include: keys_of_checkpoints
     WHERE thread_id = :thread_id AND +checkpoint_id >= :floor AND NOT hidden
     AND (+checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
     -- include: matches_filter
@@ -244,9 +237,7 @@ WITH page AS MATERIALIZED (
 
 -- fragment: with_page_of_store
 WITH page AS MATERIALIZED (
-    SELECT
-        -- include: page_columns
-    FROM checkpoints
+    -- include: keys_of_checkpoints
     WHERE tenant = :tenant AND checkpoint_id >= :floor AND checkpoint_id <= :before AND NOT hidden
     AND (thread_id < :kinds OR thread_id >= :above_kinds)
     AND (checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
