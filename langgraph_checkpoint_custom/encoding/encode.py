@@ -8,8 +8,8 @@ again. A value that changes with every superstep is part of the document until i
 whose version has not changed is stored as it was at that version: one in the parent's document as it is there, if that
 is known (`recent.py`). So if a node changes a list in place, later checkpoints do not get the change.
 
-The common case is `_one_row`: all values are inline. `_Rows` handles everything that `_one_row` does not, and its errors
-name the value. Where both can encode a checkpoint, they store the same.
+The common case is `_one_row`: all values are inline. `_Rows` handles everything that `_one_row` does not, and its
+errors name the value. Where both can encode a checkpoint, they store the same.
 
 The `thread_id` key of the metadata is stored as None if it names the checkpoint's own thread, and otherwise as a list
 with one item. So a thread that was copied inside the database names its new thread when it is read.
@@ -33,10 +33,11 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import ValidationError
 
-from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK, SPLIT_FROM, ChunkedValue, Known, is_still
+from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK, ChunkedValue, Known, is_still
 from langgraph_checkpoint_custom.encoding.inserts import inserted, number_for
 from langgraph_checkpoint_custom.encoding.known import INLINE_BYTES, KnownValues, Packed, is_short
 from langgraph_checkpoint_custom.encoding.objects import UnstorableValue, pack, said_by
+from langgraph_checkpoint_custom.encoding.room import Room
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Large, Stored, Values
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Offload, done
@@ -59,20 +60,6 @@ from langgraph_checkpoint_custom.model.keys import (
     own_key_of,
     text,
 )
-
-# Bytes of the largest encoded value in the document, and of all such values together. Each of them is stored again with
-# every superstep. Four values of 1,000 bytes of which one is new, compared with values in blobs: a put takes 0.7 of the
-# time on PostgreSQL and 0.8 on SQLite, a get 0.9, and a checkpoint takes 2.6 times the bytes. Larger values would take
-# more bytes, and on SQLite not less time.
-SMALL_VALUE = 1_024
-SMALL_VALUES = 4_096
-# A value that changes with every superstep, such as the messages of an agent, would as a blob be stored just as often.
-# From its third new version in consecutive checkpoints, it is in the document, up to these bytes of all such values
-# together; larger ones are worth chunks. With 30 messages, a superstep takes 0.8 of the time on PostgreSQL and 0.95 on
-# SQLite. When the value stops changing, the next checkpoint stores it once more, as a blob. With two versions instead
-# of three, that would happen in each run of a graph with one node, which would take a third more bytes and as long.
-CHANGES = 3
-CHANGING_VALUES = SPLIT_FROM
 
 # Types that a graph cannot change in place.
 _SCALARS = frozenset({int, float, bool, type(None)})
@@ -157,40 +144,6 @@ def encode_checkpoint(
     return found or _Rows(head, new_versions, before, inline).encoded()
 
 
-class _Room:
-    """The room in a document: for small values, and for those that change with every superstep.
-
-    Attributes:
-        changes: In how many checkpoints one after the other, including this one, the channels that were asked about
-            have a new version.
-    """
-
-    __slots__ = ("_before", "_changing", "_new", "_small", "changes")
-
-    def __init__(self, new_versions: ChannelVersions, before: KnownValues | None) -> None:
-        self.changes: dict[str, int] = {}
-        self._new = new_versions
-        self._before = before.changes if before else {}
-        self._changing = CHANGING_VALUES
-        self._small = SMALL_VALUES
-
-    def is_changing(self, channel: str) -> bool:
-        """Whether the value of a channel changes with every superstep."""
-        if channel not in self._new:
-            return False
-        changes = self.changes[channel] = self._before.get(channel, 0) + 1
-        return changes >= CHANGES
-
-    def takes(self, channel: str, size: int) -> bool:
-        """Whether there is room for the value of a channel; if so, it is reserved."""
-        if self.is_changing(channel):
-            if fits := size <= self._changing:
-                self._changing -= size
-        elif fits := size <= min(SMALL_VALUE, self._small):
-            self._small -= size
-        return fits
-
-
 class _Head(NamedTuple):
     """A checkpoint apart from its values."""
 
@@ -260,7 +213,7 @@ def _one_row(
     versions = checkpoint.get("channel_versions") or {}
     if (before and not before.all_inline) or not _are_plain(versions.values()):
         return None
-    room = _Room(new_versions, before)
+    room = Room(new_versions, before)
     stored: dict[str, Any] = {**values}
     packed: dict[str, Packed] = {}
     for channel, value in values.items():
@@ -274,7 +227,7 @@ def _one_row(
             if found is None or not _is_same(found.version, versions[channel]):
                 return None
         else:
-            if found and len(found.data) > SMALL_VALUE and not room.is_changing(channel):
+            if found and room.is_too_large(channel, len(found.data)):
                 return None  # The new value will hardly be smaller.
             data = _packed(codec, value)
             if data is None:
@@ -354,7 +307,7 @@ class _Rows:
         self._before = before
         self._inline = inline
         self._delta = head.delta()
-        self._room = _Room(new_versions, before)
+        self._room = Room(new_versions, before)
         self._short: dict[str, Any] = {}
         self._packed: dict[str, Packed] = {}
         self._large: dict[str, Known] = {}
