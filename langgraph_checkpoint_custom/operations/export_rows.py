@@ -22,8 +22,8 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Rows of a round trip. Their values are in memory at the same time.
 PAGE = 50
-# Rows of a round trip that come with digests instead of values.
-DIGESTED = 1_000
+# Rows of a round trip whose values the database hashes.
+HASHED = 1_000
 # Bytes, as base64, after which no more rows are added to the page that is imported.
 PAGE_BYTES = 4_000_000
 
@@ -88,7 +88,7 @@ def export_thread(d: SqlDialect, thread_id: str, begin: Callable[[], Callable[[s
     for kind in KINDS:
         after = kind.key
         while True:
-            (rows,) = yield d.export_rows(kind.name, thread_id, after, PAGE)
+            (rows,) = yield d.export_rows(thread_id, [(kind.name, after)], PAGE)
             for row in rows:
                 write_line(_line(d, kind, row))
             if len(rows) < PAGE:
@@ -114,14 +114,15 @@ def digest_thread(d: SqlDialect, thread_id: str) -> Steps[Digest]:
     """
     number, digests = 0, {kind.name: sha256() for kind in KINDS}
     pages: Sequence[tuple[Kind, Mapping[str, Any]]] = [(kind, kind.key) for kind in KINDS]
-    limit = DIGESTED if d.digests else PAGE
+    limit = HASHED if d.hashes else PAGE
     while pages:
-        replies = yield d.digest_rows(thread_id, [(kind.name, after) for kind, after in pages], limit)
+        asked = [(kind.name, after) for kind, after in pages]
+        replies = yield d.export_rows(thread_id, asked, limit, hashed=d.hashes)
         following = []
         for (kind, _), rows in zip(pages, replies, strict=True):
             number += len(rows)
             for row in rows:
-                digests[kind.name].update(_line(d, kind, row, hashed=not d.digests).encode() + b"\n")
+                digests[kind.name].update(_line(d, kind, row, hashed=not d.hashes).encode() + b"\n")
             if len(rows) == limit:
                 following.append((kind, dict(zip(kind.key, rows[-1], strict=False))))
         pages = following

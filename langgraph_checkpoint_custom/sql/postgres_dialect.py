@@ -97,7 +97,7 @@ class PostgresDialect(SqlDialect):
 
     system = "postgresql"
     compresses = True
-    digests = True
+    hashes = True
     filter_contains = True
     negative_limit = 0
     replaces = False

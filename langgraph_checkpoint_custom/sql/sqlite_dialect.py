@@ -29,7 +29,7 @@ class SqliteDialect(SqlDialect):
 
     system = "sqlite"
     compresses = False
-    digests = False
+    hashes = False
     filter_contains = False
     negative_limit = None
     replaces = True
@@ -44,9 +44,6 @@ class SqliteDialect(SqlDialect):
                 "copy_thread_labels",
             ),
             "store_fork": ("store_fork_checkpoints", "store_fork_blobs", "store_fork_chunks", "store_fork_writes"),
-            "digest_checkpoints": ("export_checkpoints",),
-            "digest_blobs": ("export_blobs",),
-            "digest_writes": ("export_writes",),
             # One writer at a time needs no locks, and no index is left invalid.
             "lock_thread": (),
             "share_thread": (),

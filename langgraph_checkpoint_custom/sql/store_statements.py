@@ -158,23 +158,16 @@ class StoreStatements(Statements):
             bottom, top = self.stored_thread(""), f"{TENANT_MARK}{self.tenant}{above}"
         return self._send(self.statement("select_next_thread", after=start, bottom=bottom, top=top))
 
-    def export_rows(self, kind: str, thread_id: str, after: Mapping[str, Any], limit: int) -> RoundTrip:
-        """Read the page of a thread's rows after a key: the columns of the key, and then the others.
+    def export_rows(
+        self, thread_id: str, pages: Sequence[tuple[str, Mapping[str, Any]]], limit: int, *, hashed: bool = False
+    ) -> RoundTrip:
+        """Read pages of a thread's rows, each of a kind after a key: the columns of the key, and then the others.
 
-        `operations/export_rows.py` has the columns.
+        `operations/export_rows.py` has the columns. `hashed` reads the SHA-256 of values instead, if the database
+        `hashes`.
         """
-        return self._send(self.statement(f"export_{kind}s", **after, thread_id=thread_id, limit=limit))
-
-    def digest_rows(self, thread_id: str, pages: Sequence[tuple[str, Mapping[str, Any]]], limit: int) -> RoundTrip:
-        """Read pages as `export_rows` does, each of a kind after a key; with digests of the values if it can."""
-        names = ((f"digest_{kind}s" if kind != "label" else "export_labels", after) for kind, after in pages)
-        return self._send(
-            *(
-                statement
-                for name, after in names
-                for statement in self._statements(name, **after, thread_id=thread_id, limit=limit)
-            )
-        )
+        params = {"thread_id": thread_id, "limit": limit, "hashed": hashed}
+        return self._send(*(self.statement(f"export_{kind}s", **after, **params) for kind, after in pages))
 
     def import_rows(self, thread_id: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> RoundTrip:
         """Store rows of a thread, each with its kind, unless a row with the same key exists."""

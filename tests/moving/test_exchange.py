@@ -207,7 +207,7 @@ def test_a_transfer_reads_only_digests_of_what_is_the_same(
     saver: CheckpointSaver, other: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exporting, "PAGE", 7)
-    monkeypatch.setattr(exporting, "DIGESTED", 7)
+    monkeypatch.setattr(exporting, "HASHED", 7)
     names = play(saver, every=3)
     fill_large(saver)
     saver.prune([names[0]])
@@ -494,10 +494,10 @@ def test_a_thread_that_is_exported_during_a_run_is_one_snapshot(
     dialect = saver._dialect
     read = dialect.export_rows
 
-    def pruned_before_blobs(kind: str, *args: Any) -> Any:
-        if kind == "blob":
+    def pruned_before_blobs(thread_id: str, pages: Any, limit: int) -> Any:
+        if pages[0][0] == "blob":
             saver.prune(["t"])
-        return read(kind, *args)
+        return read(thread_id, pages, limit)
 
     monkeypatch.setattr(dialect, "export_rows", pruned_before_blobs, raising=False)
     export_file(saver, tmp_path / "all.zst")

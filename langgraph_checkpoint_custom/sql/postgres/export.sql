@@ -26,26 +26,29 @@ ORDER BY thread_id LIMIT 1
 
 -- The export_ statements read a page of the rows of a thread: the columns of the key, and then the others. The import_
 -- statements store such a row, unless a row with its key exists.
+-- differs: if they are `hashed`, the SHA-256 of the values is read instead. SQLite has no hash function.
 
 -- name: export_checkpoints
 SELECT
     checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
-    delta_channels, blob_channels, blob_versions, checkpoint_type, checkpoint, metadata_type, metadata,
-    metadata_filter::text
+    delta_channels, blob_channels, blob_versions, checkpoint_type,
+    CASE WHEN %(hashed)s THEN sha256(checkpoint) ELSE checkpoint END, metadata_type,
+    CASE WHEN %(hashed)s THEN sha256(metadata) ELSE metadata END, metadata_filter::text
 FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id) > (%(checkpoint_ns)s, %(checkpoint_id)s)
 ORDER BY checkpoint_ns, checkpoint_id LIMIT %(limit)s
 
 -- name: export_blobs
 SELECT
-    checkpoint_ns, channel, version, type, value, chunks
+    checkpoint_ns, channel, version, type, CASE WHEN %(hashed)s THEN sha256(value) ELSE value END, chunks
 FROM langgraph_checkpoint.blobs
 WHERE thread_id = %(thread_id)s AND (checkpoint_ns, channel, version) > (%(checkpoint_ns)s, %(channel)s, %(version)s)
 ORDER BY checkpoint_ns, channel, version LIMIT %(limit)s
 
 -- name: export_writes
 SELECT
-    checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+    checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type,
+    CASE WHEN %(hashed)s THEN sha256(value) ELSE value END
 FROM langgraph_checkpoint.writes
 WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id, task_id, idx) > (%(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
 ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
@@ -53,34 +56,6 @@ ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 -- name: export_labels
 SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
 WHERE thread_id = %(thread_id)s AND name > %(name)s ORDER BY name LIMIT %(limit)s
-
--- The digest_ statements read the same pages, with the SHA-256 of values instead of these.
-
--- name: digest_checkpoints
--- differs: SQLite has no hash function. It sends export_checkpoints.
-SELECT
-    checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
-    delta_channels, blob_channels, blob_versions, checkpoint_type, sha256(checkpoint), metadata_type,
-    sha256(metadata), metadata_filter::text
-FROM langgraph_checkpoint.checkpoints
-WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id) > (%(checkpoint_ns)s, %(checkpoint_id)s)
-ORDER BY checkpoint_ns, checkpoint_id LIMIT %(limit)s
-
--- name: digest_blobs
--- differs: as digest_checkpoints.
-SELECT
-    checkpoint_ns, channel, version, type, sha256(value), chunks
-FROM langgraph_checkpoint.blobs
-WHERE thread_id = %(thread_id)s AND (checkpoint_ns, channel, version) > (%(checkpoint_ns)s, %(channel)s, %(version)s)
-ORDER BY checkpoint_ns, channel, version LIMIT %(limit)s
-
--- name: digest_writes
--- differs: as digest_checkpoints.
-SELECT
-    checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, sha256(value)
-FROM langgraph_checkpoint.writes
-WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id, task_id, idx) > (%(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
-ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 
 -- name: import_checkpoints
 INSERT INTO langgraph_checkpoint.checkpoints (
