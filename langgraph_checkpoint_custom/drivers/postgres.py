@@ -110,7 +110,7 @@ _COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _NO_COMPILER = "SET LOCAL jit = off"
 
 # Statements for which PostgreSQL would compile nothing, so they need no transaction to turn the compiler off.
-_NEVER_COMPILED = (HOT | MANY) - {"select_delta_values", "delete_all_but_newest"}
+_NEVER_COMPILED = (HOT | MANY) - {"select_delta_history", "delete_all_but_newest"}
 
 # The accesses whose round trips are all in one transaction.
 _ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})

@@ -47,7 +47,7 @@ HOT = frozenset(
         "page_exact",
         "page_of_namespace",
         "page_of_thread",
-        "select_delta_values",
+        "select_delta_history",
         # With tables that Citus distributes:
         "head_exact",
         "head_latest",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
@@ -22,15 +22,15 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
 class HistoryRow(NamedTuple):
-    """A row of the reply to `select_delta_values`, by `kind`.
+    """A row of the reply to `select_delta_history`, by `kind`.
 
     There may be many thousands of writes, so these stay plain rows.
 
-    - `target`, `run`: the checkpoint that is asked for, and an id range, as in `ancestor_rows`. If the document of the
-      range's last checkpoint contains a seed, `type` and `value` of a `run` are that document.
-    - `line`: `channels` are the ids of all checkpoints of the id range from `key` down to `checkpoint_id`.
+    - `target`, `range`: the checkpoint that is asked for, and an id range, as in `ancestor_rows`. If the document of
+      the range's last checkpoint contains a seed, `type` and `value` of a `range` are that document.
+    - `ids`: `channels` are the ids of all checkpoints of the id range from `key` down to `checkpoint_id`.
     - `blob`: a seed at the end of an id range; `name` is the channel, `key` its version, `path` names its chunks.
-    - `part`: one of these chunks, with its name as `key`.
+    - `chunk`: one of these chunks, with its name as `key`.
     - None: a write; `name` is the channel, `key` the task, `path` and `idx` its position in the superstep.
     """
 
@@ -69,18 +69,15 @@ def get_delta_channel_history(
     if not channels:
         return {}
     asked = sorted(set(channels))
-    (rows,) = yield d.select_delta_values(key, asked)
+    (rows,) = yield d.select_delta_history(key, asked)
     size = sum(len(row[7] or b"") for row in rows)
     histories = yield from offload(size, _collect, d, codec, key, asked, rows)
     return {channel: histories[channel] for channel in channels}
 
 
-_Ancestor = TypeVar("_Ancestor", TupleRow, HistoryRow)
-
-
 def ancestor_rows(
-    d: SqlDialect, asked: Sequence[str], rows: Sequence[_Ancestor]
-) -> tuple[Sequence[_Ancestor], Sequence[str]]:
+    d: SqlDialect, asked: Sequence[str], rows: Sequence[HistoryRow]
+) -> tuple[Sequence[HistoryRow], Sequence[str]]:
     """Return the ancestors back to the farthest seed, and the channels that need a deleted ancestor.
 
     Each row is an id range, nearest first: all checkpoints from `key` down to `checkpoint_id`, each of which is the
@@ -90,8 +87,8 @@ def ancestor_rows(
     The `channels` of the target are all that have a value there; these are never reported as missing. `versions` of
     the target and of a range are the names of delta channels if the checkpoint is hidden.
     """
-    id_ranges: dict[str | None, _Ancestor] = {}
-    last: _Ancestor | None = None
+    id_ranges: dict[str | None, HistoryRow] = {}
+    last: HistoryRow | None = None
     for row in rows:
         if row.kind == "target":
             last = row
@@ -102,7 +99,7 @@ def ancestor_rows(
     if last is None:
         return [], []
     has = d.names(last.channels)
-    found: list[_Ancestor] = []
+    found: list[HistoryRow] = []
     remaining, seen = set(asked), {last.checkpoint_id}
     while remaining and last.name is not None:
         if last.name not in id_ranges:

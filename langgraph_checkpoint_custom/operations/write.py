@@ -11,7 +11,7 @@ from langgraph_checkpoint_custom.encoding.encode import Encoded
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
-from langgraph_checkpoint_custom.operations.delta_history import ancestor_rows
+from langgraph_checkpoint_custom.operations.delta_history import HistoryRow, ancestor_rows
 from langgraph_checkpoint_custom.operations.leases import claim_lost
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -57,7 +57,7 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
             raise _pruned(encoded.row, encoded.replayed)
         if ("hidden parent", None) in problems:
             (rows,) = yield d.select_delta_history(_parent(encoded.row), encoded.replayed)
-            _, lost = ancestor_rows(d, encoded.replayed, d.rows(rows))
+            _, lost = ancestor_rows(d, encoded.replayed, [HistoryRow._make(row) for row in rows if row[0]])
             if lost:
                 raise _pruned(encoded.row, lost)
             parent_is_complete = True

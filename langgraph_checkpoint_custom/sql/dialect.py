@@ -114,18 +114,11 @@ class SqlDialect(StoreStatements, ThreadStatements):
     # Delta histories
 
     def select_delta_history(self, key: Key, channels: Sequence[str]) -> RoundTrip:
-        """Read the ancestors of a checkpoint as far as the channels need them: `TupleRow`.
+        """Read the ancestors of a checkpoint as far as the channels need them, with their writes and values.
 
-        `operations/delta_history.py` describes the rows at `ancestor_rows`.
+        `HistoryRow` in `operations/delta_history.py` describes the rows.
         """
-        return self._send(self._delta("select_delta_history", key, channels))
-
-    def select_delta_values(self, key: Key, channels: Sequence[str]) -> RoundTrip:
-        """Read the same ancestors with their writes and values: `HistoryRow`."""
-        return self._send(self._delta("select_delta_values", key, channels))
-
-    def _delta(self, name: str, key: Key, channels: Sequence[str]) -> Statement:
-        return self.statement(name, **key._asdict(), asked=self.array(channels))
+        return self._round_trip("select_delta_history", **key._asdict(), asked=self.array(channels))
 
     # Deleting and copying
 

@@ -127,22 +127,22 @@ async def test_the_metadata_names_the_source_of_a_fork(client: Client, next_id: 
     meta = metadata(3, run_id="run", user="u", thread_id="thread", about="x" * 300)
     where = await put(client, next_id(), meta=meta)
     other = await put(client, next_id(), meta=metadata(4, thread_id="another"), parent=where)
-    ancestor_rows = {FROM_THREAD: "thread", FROM_CHECKPOINT: id_of(where)}
+    origin = {FROM_THREAD: "thread", FROM_CHECKPOINT: id_of(where)}
     forked = await client.do("fork_thread", "thread", "fork", run_id="run")
-    assert (await get(client, forked)).metadata == {**meta, "thread_id": "fork", **ancestor_rows}
+    assert (await get(client, forked)).metadata == {**meta, "thread_id": "fork", **origin}
     assert (await get(client, where)).metadata == meta
     for filter in (
-        ancestor_rows,
+        origin,
         {"thread_id": "fork"},
         {FROM_THREAD: "thread"},
-        {"about": "x" * 300, **ancestor_rows},
+        {"about": "x" * 300, **origin},
     ):
         assert ids_of(await client.all(anywhere("fork"), filter=filter)) == ids_of([where])
         assert [found.thread_id for found in await client.collect("threads", filter=filter)] == ["fork"]
     made = await client.do("fork_thread", "thread", "other", checkpoint_id=id_of(other))
     assert (await get(client, made)).metadata["thread_id"] == "another"  # type: ignore[typeddict-item]
     again = await client.do("fork_thread", "fork", "again")
-    assert (await get(client, again)).metadata == {**meta, "thread_id": "again", **ancestor_rows, FROM_THREAD: "fork"}
+    assert (await get(client, again)).metadata == {**meta, "thread_id": "again", **origin, FROM_THREAD: "fork"}
 
 
 async def test_a_fork_may_start_from_the_last_checkpoint_of_a_run(client: Client, next_id: NextId) -> None:

@@ -369,15 +369,15 @@ def test_a_fork_reads_its_checkpoint_and_copies_in_a_second_round_trip(d: SqlDia
     assert script.names[-1][-1] == "purge_checkpoints"
     params = script.round_trips[1].statements[0].params
     assert isinstance(params, dict)
-    ancestor_rows = {"forked_from_thread": "a", "forked_from_checkpoint": "1"}
+    origin = {"forked_from_thread": "a", "forked_from_checkpoint": "1"}
     assert CODEC.loads(params["metadata_type"], params["metadata"], ("metadata", "", "1")) == {
         "source": "loop",
-        **ancestor_rows,
+        **origin,
     }
-    assert all(name in params["metadata_filter"] for name in ancestor_rows)
+    assert all(name in params["metadata_filter"] for name in origin)
     # What was forked already is not forked again. Any other checkpoint in the target is refused.
-    assert len(fork([[point, ("target", "1", *metadata(**ancestor_rows))]]).round_trips) == 1
-    targets = [("1", *metadata()), ("2", *metadata(**ancestor_rows)), (None, None, None)]
+    assert len(fork([[point, ("target", "1", *metadata(**origin))]]).round_trips) == 1
+    targets = [("1", *metadata()), ("2", *metadata(**origin)), (None, None, None)]
     for target in targets:
         with pytest.raises(ThreadExists, match="'b'"):
             fork([[point, ("target", *target)]])
@@ -389,7 +389,7 @@ def test_a_fork_reads_its_checkpoint_and_copies_in_a_second_round_trip(d: SqlDia
     ):
         with pytest.raises(error):
             fork([[point]], [[(reason,)], *rest], [then])
-    same = ("target", "1", *metadata(**ancestor_rows))
+    same = ("target", "1", *metadata(**origin))
     again = fork([[point]], [[("exists",)], *rest], [[point, same]])
     assert [names[0] for names in again.names] == ["select_fork_point", "fork_thread", "select_fork_point"]
     with pytest.raises(CheckpointNotFound, match="run 'r'"):

@@ -450,11 +450,11 @@ class Oracle(InMemorySaver):
         if point not in roots:
             raise CheckpointNotFound
         assert point is not None
-        ancestor_rows = {"forked_from_thread": source_thread_id, "forked_from_checkpoint": point.checkpoint_id}
+        origin = {"forked_from_thread": source_thread_id, "forked_from_checkpoint": point.checkpoint_id}
         start = point._replace(thread_id=target_thread_id)
         if self.keys(target_thread_id):
             newest = max((key for key in self.visible(target_thread_id) if not key.checkpoint_ns), default=None)
-            if newest != start or not ancestor_rows.items() <= self.metadata(start).items():
+            if newest != start or not origin.items() <= self.metadata(start).items():
                 raise ThreadExists
             return start.config
         is_open = point == roots[-1]
@@ -485,7 +485,7 @@ class Oracle(InMemorySaver):
                 del self.writes[location]
         self.writes.update({location: early[location] for location in early if location not in self.keys()})
         document, _, parent_id = self.storage[target_thread_id][""][start.checkpoint_id]
-        metadata = self.serde.dumps_typed(self.metadata(start) | ancestor_rows)
+        metadata = self.serde.dumps_typed(self.metadata(start) | origin)
         self.storage[target_thread_id][""][start.checkpoint_id] = (document, metadata, parent_id)
         for key in retained:
             if self.parent(key) not in self.keys():

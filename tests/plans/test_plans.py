@@ -277,7 +277,7 @@ def test_sqlite_finds_threads_by_a_searchable_key(
     assert "SEARCH checkpoints USING INDEX searchable_run (tenant=? AND <expr>=?)" in details
 
 
-@pytest.mark.parametrize("case", ["delta walk", "delta values", *MAINTENANCE])
+@pytest.mark.parametrize("case", ["delta history", *MAINTENANCE])
 def test_sqlite_plans_do_not_depend_on_statistics(
     sqlite_store: Path, sqlite_store_with_statistics: Path, case: str
 ) -> None:

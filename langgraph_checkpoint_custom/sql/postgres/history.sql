@@ -59,22 +59,8 @@ WITH RECURSIVE start AS MATERIALIZED (
 )
 
 -- name: select_delta_history
--- What a checkpoint is rebuilt from.
--- include: with_id_ranges
-SELECT
-    'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
-    NULL AS path, NULL::integer AS idx, NULL AS type, NULL::bytea AS value, NULL AS type2, NULL::bytea AS value2,
-    populated AS channels, replayed AS versions
-FROM target
-UNION ALL
-SELECT
-    'range', NULL, NULL, bottom, parent_id, top, NULL, cardinality(unseeded), NULL, NULL, NULL, NULL,
-    ARRAY(SELECT o FROM unnest(unseeded) AS o WHERE o <> ALL (unseeded_after)), replayed
-FROM ranges
-
--- name: select_delta_values
--- The same with the values. The columns that would be empty are left out, because there may be many thousands of
--- writes. Some writes may have no checkpoint; its id is not in `ids` then.
+-- What a checkpoint is rebuilt from: id ranges, the seeds at their ends, and writes. The rows have few columns, because
+-- there may be many thousands of writes. Some writes may have no checkpoint; its id is not in `ids` then.
 -- include: with_id_ranges
 , seeds AS MATERIALIZED (
     SELECT i.bottom, r.*, b.*

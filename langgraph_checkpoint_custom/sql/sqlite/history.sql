@@ -60,23 +60,8 @@ WITH RECURSIVE target AS MATERIALIZED (
 )
 
 -- name: select_delta_history
--- What a checkpoint is rebuilt from.
--- include: with_id_ranges
-SELECT
-    'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
-    NULL AS path, NULL AS idx, NULL AS type, NULL AS value, NULL AS type2, NULL AS value2,
-    populated AS channels, replayed AS versions
-FROM target
-UNION ALL
-SELECT
-    'range', NULL, NULL, bottom, parent_id, top, NULL, json_array_length(unseeded), NULL, NULL, NULL, NULL, (
-        SELECT json_group_array(value) FROM json_each(unseeded) WHERE value NOT IN (SELECT value FROM json_each(unseeded_after))
-    ), replayed
-FROM ranges
-
--- name: select_delta_values
--- The same with the values. The columns that would be empty are left out, because there may be many thousands of
--- writes. Some writes may have no checkpoint; its id is not in `ids` then.
+-- What a checkpoint is rebuilt from: id ranges, the seeds at their ends, and writes. The rows have few columns, because
+-- there may be many thousands of writes. Some writes may have no checkpoint; its id is not in `ids` then.
 -- include: with_id_ranges
 , seeds AS NOT MATERIALIZED (
     SELECT r.bottom, b.*
