@@ -42,12 +42,15 @@ LONG = {
     "behaviour/test_stress.py": "hundreds of tasks and OS threads at once",
     "cli/test_demo.py": "the demo's processes, one after the other",
     "cli/test_hostile_text.py::test_a_terminal_gets_colours_and_nothing_of_the_text": "a process for each command",
+    "cli/test_program.py::test_bash_completes_commands_and_options": "a process for each completion",
     "crash/test_interrupts.py": "interrupts at random moments, again and again",
     "crash/test_kill.py": "processes that are killed at random moments, again and again",
     "crash/test_prefork.py": "web servers whose workers are killed and replaced",
     "crash/test_soak.py": "a minute of everything at once",
     "crash/test_sqlite_faults.py": "a process for each kind of failure",
+    "drivers/test_sqlite_forks.py::test_savers_created_concurrently_do_not_break_a_fork": "processes that fork",
     "faults/test_cuts.py::test_a_lost_reply_is_reported_if_no_connection_can_be_made_any_more": "all retries",
+    "faults/test_cuts.py::test_tables_are_created_once_wherever_the_connection_is_cut": "a setup for each round trip",
     "faults/test_full_disk.py": "a server on a disk of its own",
     "faults/test_secrets.py": "each way to fail, with all retries",
     "graphs/test_scenarios.py::test_another_process_continues_a_thread_as_in_memory": "a process for each graph",
@@ -55,6 +58,7 @@ LONG = {
     "model/test_state_machine.py": "random sequences of operations",
     "moving/test_exchange.py::test_a_killed_export_is_continued": "processes that are killed",
     "moving/test_killed.py": "processes that are killed in the middle of a move",
+    "plans/test_commands.py": "a large store for each database",
     "races/test_rounds.py": "random rounds of concurrent operations",
     "table/test_table.py": "each value of the comparison, with each saver",
     "test_docs.py::test_the_documents_examples_run": "a process for each document",
@@ -65,7 +69,7 @@ LONG = {
     "upstream/test_suites.py": "LangGraph's own tests",
 }
 # Of the many cases of these, one in so many runs without --full.
-SAMPLED = {"behaviour/test_interrupted_reads.py": 8, "drivers/test_ends.py": 3, "races/test_pairs.py": 6}
+SAMPLED = {"behaviour/test_interrupted_reads.py": 16, "drivers/test_ends.py": 3, "races/test_pairs.py": 6}
 
 needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 has no error codes")
 
