@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
@@ -27,7 +26,13 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from langgraph_checkpoint_custom.drivers.postgres_batching import LoopBatching, WorkerBatching
 from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
 from langgraph_checkpoint_custom.drivers.postgres_errors import pool_error, server_error
-from langgraph_checkpoint_custom.drivers.postgres_prepared import HOT, MANY, Process, Session
+from langgraph_checkpoint_custom.drivers.postgres_sessions import (
+    INSPECT,
+    TERMINATE,
+    AnyConnection,
+    Sessions,
+    in_transaction,
+)
 from langgraph_checkpoint_custom.drivers.postgres_waiting import TimedAsyncConnection, TimedConnection, no_timeout
 from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
 from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES
@@ -49,7 +54,6 @@ from langgraph_checkpoint_custom.engine.operation import (
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
-    ConfigError,
     ConnectionLost,
     RetryableError,
     SchemaMissing,
@@ -59,62 +63,9 @@ from langgraph_checkpoint_custom.errors import (
 from langgraph_checkpoint_custom.forks import register_for_forks
 
 T = TypeVar("T")
-AnyConnection = Connection[Any] | AsyncConnection[Any]
-
-# Returns the id of the server process that answers. If it is the one that was reported when the connection was made,
-# and the connection is ours, then no other client uses the session, and these settings are made in it:
-# - plan_cache_mode: generic plans. Otherwise PostgreSQL plans the put statement each time, because it estimates ten
-#   rows for each array and so considers the generic plan expensive. That took 440 of 700 µs.
-#   Citus routes a statement by its parameters, which it does not know in a generic plan, so there the setting stays.
-# - random_page_cost: index scans. In a generic plan PostgreSQL estimates that a range of ids is a 200th of a thread. By
-#   default a random page costs four times as much as a sequential one, so reading and sorting the complete thread can
-#   seem cheaper than following the index, and each page of a list would read the complete thread.
-# - jit: off. PostgreSQL compiles statements that seem expensive because of estimated rows. Where it has LLVM, as in
-#   Debian, a history of 200 steps took 70 ms instead of 3, and 1.5 s with partitions.
-# - array_nulls: on, so that NULL in the text of an array means NULL.
-# - default_transaction_read_only: on for a saver that only reads, see `_BEGIN_READ_ONLY` for other sessions.
-# - default_transaction_isolation: read committed, so that each statement sees what was committed before it. At a higher
-#   level, a statement that has waited for a lock sees the state before the wait.
-_INSPECT = """
-SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
-    set_config('plan_cache_mode', CASE WHEN citus THEN 'auto' ELSE 'force_generic_plan' END, false)
-    || set_config('random_page_cost', '1', false)
-    || set_config('jit', 'off', false)
-    || set_config('array_nulls', 'on', false)
-    || set_config('default_transaction_isolation', 'read committed', false)
-    || CASE WHEN %(read_only)s THEN set_config('default_transaction_read_only', 'on', false) ELSE '' END END,
-    current_setting('array_nulls'),
-    (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_get_activity(pid)),
-    citus
-FROM pg_backend_pid() AS pid
-CROSS JOIN (SELECT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus')) AS e (citus)
-"""
-
-# Ends the server process of a session that was given up. A different process may have the same pid by now, or on
-# another server; it did not start in the same microsecond. This calls the function instead of its view
-# pg_stat_activity, because some servers do not let their users read the view. Citus has a function of this name, too,
-# for its own ids.
-_TERMINATE = """
-SELECT pg_terminate_backend(%(pid)s::integer) FROM pg_stat_get_activity(%(pid)s)
-WHERE (extract(epoch FROM backend_start) * 1000000)::bigint = %(began)s
-"""
-
-# Encodings of a database that store every text. SQL_ASCII, which is not really an encoding, stores the bytes that it
-# gets. None: a pooler may not report the encoding.
-_HOLDS_ALL_TEXT = ("UTF8", "SQL_ASCII", None)
-
-# In a session that others use as well, only settings of the transaction may be changed.
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
-_BEGIN_READ_ONLY = f"{_BEGIN}, READ ONLY"
-_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-_NO_COMPILER = "SET LOCAL jit = off"
-
-# Statements for which PostgreSQL would compile nothing, so they need no transaction to turn the compiler off.
-_NEVER_COMPILED = (HOT | MANY) - {"select_delta_history", "delete_all_but_newest"}
 
 # The accesses whose round trips are all in one transaction.
 _ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
-_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
 class PostgresDriver:
@@ -140,13 +91,11 @@ class PostgresDriver:
         self._connections = connections
         self._check = check
         self._setup = setup
-        self._prepare = prepare
         self._read_only = read_only
         self._retry = RetryPolicy()
         self._ready = False
         self._closed = False
-        self._sessions: weakref.WeakKeyDictionary[AnyConnection, Session] = weakref.WeakKeyDictionary()
-        self._given_up: set[Process] = set()  # To be ended: they may not have read yet what they were sent.
+        self._sessions = Sessions(own=connections.own, prepare=prepare, read_only=read_only)
         self._workers: ThreadPoolExecutor | None = None
         self._reset_batching()
         register_for_forks(self)
@@ -223,7 +172,7 @@ class PostgresDriver:
         if op.access not in _ONE_TRANSACTION:
             return drive(op, lambda request: self._perform(op.name, request))
         with self._borrow(op.name, ()) as connection, _timeout_for(op, connection):
-            settings = self._settings(op, connection)
+            settings = self._sessions.settings(op.access, connection)
             with _atomic(connection):
                 for setting in settings:
                     _cursor(connection).execute(setting, prepare=False)
@@ -246,17 +195,18 @@ class PostgresDriver:
         try:
             with self._connections.borrow() as connection:
                 try:
-                    if connection not in self._sessions:
-                        asked = _cursor(connection).execute(_INSPECT, self._expected(connection), prepare=False)
-                        self._note_session(connection, asked.fetchone())
-                    for process in list(self._given_up):
+                    if not self._sessions.has(connection):
+                        expected = self._sessions.expected(connection)
+                        asked = _cursor(connection).execute(INSPECT, expected, prepare=False)
+                        self._sessions.note(connection, asked.fetchone())
+                    for process in list(self._sessions.given_up):
                         with suppress(InsufficientPrivilege):
-                            _cursor(connection).execute(_TERMINATE, process._asdict(), prepare=False)
-                        self._given_up.discard(process)
+                            _cursor(connection).execute(TERMINATE, process._asdict(), prepare=False)
+                        self._sessions.given_up.discard(process)
                     yield connection
                 except BaseException as error:
                     # Here, before the pool rolls back: after that, a broken connection would look like an intact one.
-                    self._note_given_up(connection)
+                    self._sessions.note_given_up(connection)
                     if not isinstance(error, psycopg.Error):
                         raise
                     if (interruption := _interruption(error)) is not None:
@@ -268,12 +218,12 @@ class PostgresDriver:
     def _reply(self, connection: Connection[Any], request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        if _in_transaction(connection):
+        if in_transaction(connection):
             with _atomic(connection):
                 return self._inside(connection, request)
         if request.parts:
             return self._send_parts(connection, request.parts, request.atomic)
-        session = self._sessions[connection]
+        session = self._sessions.of(connection)
         statements = request.sent()
         if session.sends(statements):
             assert isinstance(connection, TimedConnection)  # The session is ours.
@@ -285,7 +235,7 @@ class PostgresDriver:
                     connection.close()
                 raise
         cursors = [_cursor(connection) for _ in statements]
-        opening = _opening(statements, session, self._read_only)
+        opening = self._sessions.opening(statements, session)
         if not opening:
             cursors[0].execute(statements[0].sql, statements[0].values(), prepare=session.how(statements[0]))
         else:
@@ -324,7 +274,7 @@ class PostgresDriver:
 
     def _send_parts(self, connection: Connection[Any], parts: Callable[[], Parts], atomic: bool) -> Any:
         """Send the parts of a round trip, in one transaction if they are `atomic`."""
-        session = self._sessions[connection]
+        session = self._sessions.of(connection)
         if session.own_pipelines:
             assert isinstance(connection, TimedConnection)
             try:
@@ -339,7 +289,7 @@ class PostgresDriver:
                 return self._inside(connection, part)
 
         with connection.transaction() if atomic else nullcontext():
-            for setting in self._settings_of_parts(session, atomic):
+            for setting in self._sessions.settings_of_parts(session, atomic):
                 _cursor(connection).execute(setting, prepare=False)
             return follow(parts(), sent)
 
@@ -401,7 +351,7 @@ class PostgresDriver:
             return await adrive(op, lambda request: self._aperform(op.name, request))
         async with self._aborrow(op.name, ()) as connection:
             with _timeout_for(op, connection):
-                settings = self._settings(op, connection)
+                settings = self._sessions.settings(op.access, connection)
                 async with _aatomic(connection):
                     for setting in settings:
                         await _acursor(connection).execute(setting, prepare=False)
@@ -424,16 +374,18 @@ class PostgresDriver:
         try:
             async with self._connections.aborrow() as connection:
                 try:
-                    if connection not in self._sessions:
-                        asked = await _acursor(connection).execute(_INSPECT, self._expected(connection), prepare=False)
-                        self._note_session(connection, await asked.fetchone())
-                    for process in list(self._given_up):
+                    if not self._sessions.has(connection):
+                        asked = await _acursor(connection).execute(
+                            INSPECT, self._sessions.expected(connection), prepare=False
+                        )
+                        self._sessions.note(connection, await asked.fetchone())
+                    for process in list(self._sessions.given_up):
                         with suppress(InsufficientPrivilege):
-                            await _acursor(connection).execute(_TERMINATE, process._asdict(), prepare=False)
-                        self._given_up.discard(process)
+                            await _acursor(connection).execute(TERMINATE, process._asdict(), prepare=False)
+                        self._sessions.given_up.discard(process)
                     yield connection
                 except BaseException as error:
-                    self._note_given_up(connection)
+                    self._sessions.note_given_up(connection)
                     if not isinstance(error, psycopg.Error):
                         raise
                     raise self._wrapped(error, connection, name, statements) from error
@@ -443,12 +395,12 @@ class PostgresDriver:
     async def _areply(self, connection: AsyncConnection[Any], request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        if _in_transaction(connection):
+        if in_transaction(connection):
             async with _aatomic(connection):
                 return await self._ainside(connection, request)
         if request.parts:
             return await self._asend_parts(connection, request.parts, request.atomic)
-        session = self._sessions[connection]
+        session = self._sessions.of(connection)
         statements = request.sent()
         if session.sends(statements):
             assert isinstance(connection, TimedAsyncConnection)
@@ -460,7 +412,7 @@ class PostgresDriver:
                     await connection.close()
                 raise
         cursors = [_acursor(connection) for _ in statements]
-        opening = _opening(statements, session, self._read_only)
+        opening = self._sessions.opening(statements, session)
         if not opening:
             await cursors[0].execute(statements[0].sql, statements[0].values(), prepare=session.how(statements[0]))
         else:
@@ -495,7 +447,7 @@ class PostgresDriver:
         return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
     async def _asend_parts(self, connection: AsyncConnection[Any], parts: Callable[[], Parts], atomic: bool) -> Any:
-        session = self._sessions[connection]
+        session = self._sessions.of(connection)
         if session.own_pipelines:
             assert isinstance(connection, TimedAsyncConnection)
             try:
@@ -510,7 +462,7 @@ class PostgresDriver:
                 return await self._ainside(connection, part)
 
         async with connection.transaction() if atomic else nullcontext():
-            for setting in self._settings_of_parts(session, atomic):
+            for setting in self._sessions.settings_of_parts(session, atomic):
                 await _acursor(connection).execute(setting, prepare=False)
             return await afollow(parts(), sent)
 
@@ -553,57 +505,6 @@ class PostgresDriver:
             return None
         return self._retry.pause(failed, time.monotonic() - started)
 
-    def _expected(self, connection: AnyConnection) -> dict[str, Any]:
-        own = self._connections.own
-        return {"expected": connection.info.backend_pid, "own": own, "read_only": self._read_only}
-
-    def _note_session(self, connection: AnyConnection, answer: Row | None) -> None:
-        """Remember what `_INSPECT` has found out about the session of a connection.
-
-        A session is direct if the server process that answers is the one that was reported when the connection was
-        made.
-
-        Raises:
-            ConfigError: The session would not return texts or lists as they were stored.
-        """
-        assert answer is not None
-        pid, _, array_nulls, began, citus = answer
-        direct = pid == connection.info.backend_pid
-        own = direct and self._connections.own
-        stored = connection.info.parameter_status("server_encoding")
-        if stored not in _HOLDS_ALL_TEXT:
-            raise ConfigError(
-                f"the database {connection.info.dbname!r} has the encoding {stored}, which cannot store every text; "
-                "use one in UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
-            )
-        spoken = connection.info.parameter_status("client_encoding")
-        if spoken not in ("UTF8", None):
-            raise ConfigError(f"client_encoding is {spoken} in this session; connect with client_encoding=UTF8")
-        if not own and array_nulls != "on":
-            raise ConfigError("array_nulls is off in this session; ALTER ROLE … SET array_nulls = on, and reconnect")
-        prepares = direct if self._prepare is None else self._prepare
-        process = Process(pid, began) if own and began is not None else None
-        self._sessions[connection] = Session(connection, prepares=prepares, own=own, process=process, citus=citus)
-
-    def _note_given_up(self, connection: AnyConnection) -> None:
-        """Mark the server process of a session to be ended if its connection was closed during a call."""
-        session = self._sessions.get(connection)
-        if session is not None and session.process is not None and connection.closed:
-            self._given_up.add(session.process)
-
-    def _settings(self, op: Operation[Any], connection: AnyConnection) -> Sequence[str]:
-        """Return the statements that set up the transaction of an operation; none in a caller's transaction."""
-        if _in_transaction(connection) or op.access == "migrate":
-            return ()
-        level = _SNAPSHOT if op.access == "snapshot" else _COMMITTED
-        return [level] if self._sessions[connection].own else [level, _NO_COMPILER]
-
-    def _settings_of_parts(self, session: Session, atomic: bool) -> Sequence[str]:
-        """Return the statements that set up the transaction of a round trip with several parts."""
-        if session.own or not atomic:
-            return ()
-        return [f"{_COMMITTED}, READ ONLY" if self._read_only else _COMMITTED, _NO_COMPILER]
-
     async def _offload(self, request: Offload) -> Any:
         self._check_open()
         if self._workers is None:
@@ -623,8 +524,8 @@ class PostgresDriver:
         if isinstance(error, (PoolClosed, PoolTimeout)):
             return pool_error(error, operation, statement, own=self._connections.own)
         assert isinstance(error, psycopg.Error)
-        session = None if connection is None else self._sessions.get(connection)
-        found = server_error(error, operation, statement, connection, citus=session is not None and session.citus)
+        citus = connection is not None and self._sessions.has(connection) and self._sessions.of(connection).citus
+        found = server_error(error, operation, statement, connection, citus=citus)
         if isinstance(found, SchemaMissing):
             self._ready = False  # The tables were deleted or changed in the meantime: check again.
         return found
@@ -647,13 +548,6 @@ def _note_unanswered(op: Operation[Any], error: CheckpointError, unanswered: boo
 def _timeout_for(op: Operation[Any], connection: AnyConnection) -> AbstractContextManager[None]:
     """Turn the answer timeout off for a migration, which may take long."""
     return no_timeout(connection) if op.access == "migrate" else nullcontext()
-
-
-def _in_transaction(connection: AnyConnection) -> bool:
-    """Whether the next statement becomes part of a transaction or pipeline that the caller ends."""
-    if connection.pgconn.pipeline_status:
-        return True
-    return not connection.autocommit or connection.pgconn.transaction_status != pq.TransactionStatus.IDLE
 
 
 @contextmanager
@@ -714,12 +608,3 @@ def _acursor(connection: AsyncConnection[Any]) -> AsyncCursor[Row]:
 def _has_rows(cursor: Cursor[Any] | AsyncCursor[Any]) -> bool:
     """Whether a statement returns rows, even zero; `description` would create an object for each column."""
     return cursor.pgresult is not None and cursor.pgresult.status == pq.ExecStatus.TUPLES_OK
-
-
-def _opening(statements: Sequence[Statement], session: Session, read_only: bool) -> Sequence[str]:
-    """Return what to send before the statements of a round trip; nothing for one that needs no transaction."""
-    if read_only and not session.own:
-        return (_BEGIN_READ_ONLY, _NO_COMPILER)
-    if not session.own and not _NEVER_COMPILED.issuperset(statement.name for statement in statements):
-        return (_BEGIN, _NO_COMPILER)
-    return (_BEGIN,) if len(statements) > 1 else ()

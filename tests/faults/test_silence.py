@@ -174,9 +174,9 @@ async def test_only_the_abandoned_session_is_ended(postgres_url: str, api: str) 
         await fill(Client(saver, api), "t")
         with psycopg.connect(postgres_url) as other:
             driver = cast(Any, saver)._driver
-            driver._given_up.add(Process(other.info.backend_pid, 1))
+            driver._sessions.given_up.add(Process(other.info.backend_pid, 1))
             await read(Client(saver, api), "t")
-            assert not driver._given_up
+            assert not driver._sessions.given_up
             assert other.execute("SELECT 1").fetchone() == (1,)
 
 
