@@ -170,7 +170,7 @@ def _dry_target(serde: Any) -> Iterator[CheckpointSaver]:
 
 def _missing(saver: CheckpointSaver) -> list[str]:
     """Return the classes in the store that cannot be imported."""
-    from langgraph_checkpoint_custom.encoding.objects import UnreadableValue
+    from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
     from langgraph_checkpoint_custom.encoding.restored import find
 
     missing = []

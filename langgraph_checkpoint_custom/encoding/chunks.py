@@ -38,7 +38,8 @@ from zlib import crc32
 
 import ormsgpack
 
-from langgraph_checkpoint_custom.encoding.objects import UnreadableValue, is_unicode
+from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
+from langgraph_checkpoint_custom.encoding.objects import is_unicode
 from langgraph_checkpoint_custom.encoding.unchanged import Unchanged, unchanged
 
 T = TypeVar("T")

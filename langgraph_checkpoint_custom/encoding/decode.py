@@ -15,8 +15,9 @@ from langgraph.checkpoint.base import PendingWrite
 from pydantic import ValidationError
 
 from langgraph_checkpoint_custom.encoding.chunks import Known
+from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.known import KnownValues, unmade
-from langgraph_checkpoint_custom.encoding.objects import UnreadableValue, pack, said_by
+from langgraph_checkpoint_custom.encoding.objects import pack, said_by
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, forget_interruption, interruption
 from langgraph_checkpoint_custom.encoding.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from langgraph_checkpoint_custom.encoding.chunks import Known
-from langgraph_checkpoint_custom.encoding.objects import Extension, is_unicode, pack
+from langgraph_checkpoint_custom.encoding.extensions import Extension
+from langgraph_checkpoint_custom.encoding.objects import is_unicode, pack
 from langgraph_checkpoint_custom.errors import CheckpointError
 
 # The largest text or bytes that are part of the document with any serializer, in characters or bytes.

@@ -18,7 +18,8 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langgraph_checkpoint_custom.encoding.objects import DELTA, Extension, UnreadableValue, pack
+from langgraph_checkpoint_custom.encoding.extensions import DELTA, Extension, UnreadableValue
+from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer
 from langgraph_checkpoint_custom.errors import ConfigError
 

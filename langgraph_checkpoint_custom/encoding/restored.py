@@ -22,17 +22,16 @@ from weakref import WeakKeyDictionary
 
 import pydantic
 
-from langgraph_checkpoint_custom.encoding.objects import (
-    FACTORIES,
+from langgraph_checkpoint_custom.encoding.classes import FACTORIES, is_attribute
+from langgraph_checkpoint_custom.encoding.extensions import (
     KEYWORDS,
     METHOD,
     POSITIONAL,
     PYDANTIC_1,
     PYDANTIC_2,
     UnreadableValue,
-    is_attribute,
-    pack,
 )
+from langgraph_checkpoint_custom.encoding.objects import pack
 
 _set = object.__setattr__
 

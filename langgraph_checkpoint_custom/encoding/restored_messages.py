@@ -5,7 +5,7 @@ Must not know: serializers, SQL.
 The constructor of such a class takes 8 to 13 µs, mostly for validation and for converting data of older versions of
 LangChain. Setting the fields takes 1 µs. The stored fields come from a valid object, so they need no validation.
 
-They are stored as any other model of pydantic; see `objects.py`.
+They are stored as any other model of pydantic; see `classes.py`.
 """
 
 from __future__ import annotations

@@ -36,19 +36,16 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import BaseModel
 
-from langgraph_checkpoint_custom.encoding.objects import (
-    AS_LANGGRAPH,
+from langgraph_checkpoint_custom.encoding.extensions import (
     DELTA,
-    EXACT,
     METHOD,
     NUMPY,
     PYDANTIC_2,
     SINGLE,
     UnreadableValue,
-    cause_of,
     held,
-    said_by,
 )
+from langgraph_checkpoint_custom.encoding.objects import AS_LANGGRAPH, EXACT, cause_of, said_by
 from langgraph_checkpoint_custom.encoding.restored import array, changed, find, make
 from langgraph_checkpoint_custom.encoding.restored_messages import made
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError

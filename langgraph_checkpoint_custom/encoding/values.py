@@ -43,7 +43,8 @@ from langgraph_checkpoint_custom.encoding.chunks import (
     join_chunks,
     with_samples,
 )
-from langgraph_checkpoint_custom.encoding.objects import UnreadableValue, pack
+from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
+from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer, OnInexact, OnLoad, exact_serializer
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import Location

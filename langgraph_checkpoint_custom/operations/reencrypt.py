@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.encoding.objects import UnreadableValue
+from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.values import Stored, Values
 from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint

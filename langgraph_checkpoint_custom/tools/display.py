@@ -17,7 +17,7 @@ from uuid import UUID
 import ormsgpack
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langgraph_checkpoint_custom.encoding.objects import (
+from langgraph_checkpoint_custom.encoding.extensions import (
     DELTA,
     KEYWORDS,
     METHOD,

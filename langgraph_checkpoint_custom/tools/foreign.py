@@ -21,7 +21,8 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.types import TASKS, _DeltaSnapshot
 
-from langgraph_checkpoint_custom.encoding.objects import Extension, pack
+from langgraph_checkpoint_custom.encoding.extensions import Extension
+from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.model.keys import (
     MAX_CHANNEL,

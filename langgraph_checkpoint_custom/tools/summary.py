@@ -10,7 +10,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.encoding.objects import Extension
+from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.model.records import Question
 from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langgraph_checkpoint_custom.encoding.objects import Extension
+from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.encoding.raw import Raw
 from langgraph_checkpoint_custom.tools.display import DEEPEST, brief, counted, object_of, plain, size
 

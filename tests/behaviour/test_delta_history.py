@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_checkpoint_custom import open_saver
-from langgraph_checkpoint_custom.encoding.objects import Extension
+from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.tools.raw import without_classes
 from tests.behaviour.helpers import (
     CountingSerializer,

@@ -25,8 +25,9 @@ from langgraph_checkpoint_custom.encoding.chunks import (
     contents,
     join_chunks,
 )
+from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues
-from langgraph_checkpoint_custom.encoding.objects import UnreadableValue, pack
+from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import ExactSerializer
 from langgraph_checkpoint_custom.encoding.unchanged import LARGE, Unchanged, unchanged
 from langgraph_checkpoint_custom.encoding.values import Large, Values

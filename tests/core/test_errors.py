@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from langgraph_checkpoint_custom import ThreadBusy, errors
-from langgraph_checkpoint_custom.encoding.objects import UnreadableValue, UnstorableValue
+from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue, UnstorableValue
 
 PACKAGE = Path(errors.__file__).parent
 WHEN = datetime(2024, 5, 6, tzinfo=timezone.utc)

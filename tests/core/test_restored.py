@@ -42,7 +42,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from langgraph_checkpoint_custom.encoding.objects import UnreadableValue
+from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.serde import exact_serializer, strict_serde
 from tests.exactly import same
 
