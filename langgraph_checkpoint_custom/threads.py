@@ -1,7 +1,8 @@
 """The methods of a saver that LangGraph does not define, each in a sync and an async version.
 
-They list threads and runs without reading values, list open interrupts, set labels, fork threads, and delete one
-checkpoint or everything after one. This module contains no SQL and opens no connection.
+They list threads and runs without reading values, list open interrupts, set labels, fork threads, delete one
+checkpoint or everything after one, and sweep old threads and checkpoints. This module contains no SQL and opens no
+connection.
 """
 
 from __future__ import annotations

@@ -67,6 +67,7 @@ class Races:
         store: An empty store.
         saver: A saver on it, which fills and reads it.
         processes: Those that make the calls.
+        folder: For the files that are exported and imported.
     """
 
     def __init__(self, store: Store, saver: CheckpointSaver, processes: Sequence[Process], folder: Path) -> None:

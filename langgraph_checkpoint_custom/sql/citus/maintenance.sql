@@ -1,4 +1,4 @@
--- Sizes, verification and repair.
+-- Sizes and verification.
 --
 -- The doctor_ statements read a page from all servers first. What the page refers to and does not find is the page
 -- EXCEPT what a join by thread finds.

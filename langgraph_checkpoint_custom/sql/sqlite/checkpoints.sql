@@ -96,9 +96,8 @@ WHERE excluded.idx < 0
 -- include: newest_of_namespace
 
 -- name: select_latest
--- differs: a checkpoint that refers to no other rows, in 6 µs, where the statement that page_latest starts takes 9. Any
--- other checkpoint has the kind 'more'. Parameters go by position, one for each placeholder: Python 3.14 accepts no
--- tuple for ?1.
+-- differs: a checkpoint that refers to no other rows, in 6 µs, where page_latest takes 9. Any other checkpoint has
+-- the kind 'more'. Parameters go by position, one for each placeholder: Python 3.14 accepts no tuple for ?1.
 SELECT * FROM (
     SELECT
         CASE WHEN blob_channels = '[]' AND (format > 3 OR parent_id IS NULL) THEN 'checkpoint' ELSE 'more' END, thread_id, checkpoint_ns,
