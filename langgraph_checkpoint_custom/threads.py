@@ -254,8 +254,8 @@ class ThreadMethods(ABC):
         """Remove a label from its checkpoint.
 
         Returns:
-            Whether the label existed. This is also True if the call was repeated after a lost connection, and the first
-            attempt may have removed the label.
+            Whether the label existed. This is also True if the call was repeated after a lost connection, and an
+            earlier attempt may have removed the label.
         """
         return self._driver.run(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
 
@@ -380,8 +380,8 @@ class ThreadMethods(ABC):
             config: The thread, the namespace and the checkpoint id.
 
         Returns:
-            Whether the checkpoint existed. This is also True if the call was repeated after a lost connection, and the
-            first attempt may have deleted the checkpoint.
+            Whether the checkpoint existed. This is also True if the call was repeated after a lost connection, and an
+            earlier attempt may have deleted the checkpoint.
 
         Raises:
             CheckpointLabelled: The checkpoint has a label.

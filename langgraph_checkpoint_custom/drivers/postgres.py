@@ -641,7 +641,7 @@ def _note_unanswered(op: Operation[Any], error: CheckpointError, unanswered: boo
     if isinstance(error, ConnectionLost):
         error.unanswered = unanswered
     elif unanswered and op.access in ("write", "exclusive"):
-        words = f"{op.name} was retried because no answer came; the first attempt may have succeeded. Then: {error}"
+        words = f"{op.name} was retried because no answer came; an earlier attempt may have succeeded. Then: {error}"
         error.args = (words,)
 
 
