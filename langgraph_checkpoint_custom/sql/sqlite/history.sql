@@ -26,7 +26,8 @@ WITH RECURSIVE target AS MATERIALIZED (
     SELECT NULL, checkpoint_id, parent_id, replayed, :asked, :asked FROM target
     UNION
     SELECT
-        child.parent_id, c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END, child.unseeded_after,
+        child.parent_id, c.checkpoint_id, c.parent_id,
+        CASE WHEN c.hidden THEN c.delta_channels END, child.unseeded_after,
         (
             SELECT json_group_array(value) FROM json_each(child.unseeded_after)
             WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
@@ -80,7 +81,8 @@ SELECT
         WHERE value NOT IN (SELECT value FROM json_each(r.unseeded_after))
     ), r.replayed
 FROM ranges r
-LEFT JOIN checkpoints c ON r.unseeded <> r.unseeded_after AND c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
+LEFT JOIN checkpoints c ON r.unseeded <> r.unseeded_after
+    AND c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
     AND c.checkpoint_id = r.bottom
     AND EXISTS (
         SELECT 1 FROM json_each(c.inline_channels) AS i WHERE i.value IN (SELECT value FROM json_each(r.unseeded))
@@ -111,4 +113,5 @@ FROM ranges r
 CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = :checkpoint_ns
     AND w.checkpoint_id BETWEEN r.bottom AND r.top
 WHERE likelihood(r.top IS NOT NULL, 0.00001)
-AND w.channel IN (SELECT value FROM json_each(:asked)) AND (r.unseeded = :asked OR instr(r.unseeded, json_quote(w.channel)))
+AND w.channel IN (SELECT value FROM json_each(:asked))
+AND (r.unseeded = :asked OR instr(r.unseeded, json_quote(w.channel)))
