@@ -51,8 +51,8 @@ HANGS = 5
 
 def config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
     """The config of a checkpoint, or of the newest one."""
-    part = {"thread_id": thread_id, "checkpoint_ns": ""}
-    return {"configurable": part if checkpoint_id is None else part | {"checkpoint_id": checkpoint_id}}
+    location = {"thread_id": thread_id, "checkpoint_ns": ""}
+    return {"configurable": location if checkpoint_id is None else location | {"checkpoint_id": checkpoint_id}}
 
 
 class Contestant:

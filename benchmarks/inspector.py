@@ -123,11 +123,11 @@ def measure(url: str, server_cpu: Callable[[], float] = lambda: 0.0) -> dict[str
 def main() -> None:
     """Measure and print."""
     results = []
-    with folder() as place:
-        url = f"sqlite:///{place / 'large.db'}"
+    with folder() as where:
+        url = f"sqlite:///{where / 'large.db'}"
         fill(url)
         results.append(measure(url))
-    with folder() as place, started_server(place) as server:
+    with folder() as where, started_server(where) as server:
         url = server.create("inspector")
         fill(url)
         results.append(measure(url, server.cpu))

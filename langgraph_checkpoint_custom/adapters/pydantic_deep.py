@@ -73,8 +73,8 @@ class _Record(NamedTuple):
         return f"pin {self.first}"
 
     @property
-    def location(self) -> tuple[datetime, str]:
-        """The sort key; the oldest checkpoint comes first."""
+    def sort_key(self) -> tuple[datetime, str]:
+        """What checkpoints are sorted by; the oldest comes first."""
         return self.created_at.replace(tzinfo=self.created_at.tzinfo or timezone.utc), self.first
 
 
@@ -285,7 +285,7 @@ def tell_deep_checkpoints(
         reply = yield from history_page(d, codec, page, filter or {}).start()
         found += (_record(key_of(record.config), record.metadata) for record in reply.records)
         page = reply.after
-    return sorted(found, key=lambda one: one.location)
+    return sorted(found, key=lambda one: one.sort_key)
 
 
 @operation("snapshot")
@@ -307,7 +307,7 @@ def read_deep_checkpoints(
             record = _record(key_of(one.config), one.metadata)
             found.append((record, _checkpoint(record, one.checkpoint["channel_values"])))
         page = reply.after
-    return [checkpoint for _, checkpoint in sorted(found, key=lambda pair: pair[0].location)]
+    return [checkpoint for _, checkpoint in sorted(found, key=lambda pair: pair[0].sort_key)]
 
 
 def _record(key: Key, metadata: Mapping[str, Any]) -> _Record:

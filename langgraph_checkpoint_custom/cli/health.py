@@ -10,7 +10,7 @@ import typer
 
 from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, mention_tenants, opened, rows_of
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, table, tell
-from langgraph_checkpoint_custom.operations.doctor import CHECKS, NAMES, TABLES, Bloat, Finding, bloat, look, repair
+from langgraph_checkpoint_custom.operations.doctor import BY_NAME, CHECKS, TABLES, Bloat, Finding, bloat, look, repair
 from langgraph_checkpoint_custom.operations.verify import Verified, verify
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
@@ -81,7 +81,7 @@ def _look_through(
                     if first:
                         done += page.rows
                         report(done, "doctor")
-                    repairable = [one for one in page.findings if NAMES[one.check].repairable]
+                    repairable = [one for one in page.findings if BY_NAME[one.check].repairable]
                     new = page.findings if first else repairable
                     counts.update(one.check for one in new)
                     for one in new:

@@ -136,7 +136,7 @@ def migrate(
     must_exist(source)
     serde = serde_of_key(source_key, os.environ.get(source_key, "").encode()) if source_key else None
     with _dry_target(serde) if dry_run else opened(url, tenant, may_be_new=True) as target:
-        kind = tables or _kind(source, target, "" if dry_run else given(url))
+        kind = tables or _kind(source, "" if dry_run else given(url))
         target.setup()
         if kind == "official":
             moved = _migrate(source, target, serde, verify)
@@ -213,7 +213,7 @@ def _transfer(source: str, target: CheckpointSaver, tenant: str | None, tenants:
     return {"threads": done.threads, "rows": done.rows, "problems": done.problems}
 
 
-def _kind(source: str, target: CheckpointSaver, target_url: str) -> str:
+def _kind(source: str, target_url: str) -> str:
     """Return whose tables the source has, "official" or "own"."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 

@@ -370,9 +370,7 @@ def labels(thread: Thread, url: Url = None, tenant: Tenant = None, as_json: Json
     with opened(url, tenant, reads=True) as saver:
         found = {name: config["configurable"] for name, config in saver.labels(thread).items()}
     if as_json:
-        tell(
-            {n: {part: location[part] for part in ("checkpoint_ns", "checkpoint_id")} for n, location in found.items()}
-        )
+        tell({n: {key: location[key] for key in ("checkpoint_ns", "checkpoint_id")} for n, location in found.items()})
     else:
         rows = ((name, location["checkpoint_id"], location["checkpoint_ns"]) for name, location in found.items())
         table(("label", "checkpoint", "namespace"), rows)

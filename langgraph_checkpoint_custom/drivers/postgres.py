@@ -2,7 +2,8 @@
 
 A round trip with one statement is sent in autocommit. One with several statements is sent as `BEGIN` … `COMMIT` in one
 pipeline, which is one round trip and one transaction. (The implicit transaction of a bare pipeline is not atomic on
-every database that speaks this protocol.)
+every database that speaks this protocol.) So is one statement in a session that others use as well, if a setting has
+to be made for it.
 
 On a caller's connection that is in a transaction, a round trip is a savepoint in it. Without autocommit, the first
 round trip begins that transaction, as any statement does in psycopg, and the caller ends it.
@@ -541,7 +542,7 @@ def _note_unanswered(op: Operation[Any], error: CheckpointError, unanswered: boo
     if isinstance(error, ConnectionLost):
         error.unanswered = unanswered
     elif unanswered and op.access in ("write", "exclusive"):
-        words = f"{op.name} was retried because no answer came; the first attempt may have succeeded. Then: {error}"
+        words = f"{op.name} was retried because no answer came; an earlier attempt may have succeeded. Then: {error}"
         error.args = (words,)
 
 

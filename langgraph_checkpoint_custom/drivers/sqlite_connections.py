@@ -145,7 +145,7 @@ class SqliteConnections:
                 raise closed()
             self.check_location(operation)  # A fork has closed it; no new file is created in its place.
             try:
-                self.held.writer = self._retry(lambda: self._open(operation), UNSETTLED, OPENINGS)
+                self.held.writer = self._retry(self._open, UNSETTLED, OPENINGS)
             except sqlite3.Error as error:
                 raise self.wrapped(error, operation) from error
             self.held.location = _location(self.path)
@@ -237,7 +237,7 @@ class SqliteConnections:
             raise
         return connection
 
-    def _open(self, operation: str) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         """Open the first connection: create the file and migrate it.
 
         WAL mode is set after that, because the file may be another program's.

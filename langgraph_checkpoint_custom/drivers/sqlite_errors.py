@@ -10,7 +10,7 @@ import sqlite3
 from langgraph_checkpoint_custom.errors import CheckpointError, Contention, StorageError, no_list_of_names
 
 # Primary result codes: https://www.sqlite.org/rescode.html
-BUSY = {5: "SQLITEBUSY", 6: "SQLITE_LOCKED"}
+BUSY = {5: "SQLITE_BUSY", 6: "SQLITE_LOCKED"}
 # For a missing table or column SQLite reports only SQLITE_ERROR, and Python 3.10 does not report even that.
 OTHER_TABLES = {1, None}
 # SQLITE_IOERR and SQLITE_PROTOCOL: they were seen, rarely, while other processes opened and closed the same new file.

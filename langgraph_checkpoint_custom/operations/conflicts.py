@@ -34,7 +34,7 @@ _OF_RUNS: OrderedDict[tuple[Location, str], Start] = OrderedDict()
 # Entries in `_OF_RUNS` at most. They take about 5 MB, and no process has as many runs at the same time.
 RUNS = 10_000
 # Entries in one context at most. A worker may use one context for thread after thread, without an end.
-PLACES = 250
+LOCATIONS = 250
 
 
 def note_read(
@@ -43,7 +43,7 @@ def note_read(
     """Note that a checkpoint was read, by which run if that has an id, and whether a newer one existed (`older`)."""
     forks = dict(_FORKS.get({}))  # A copy, since other contexts share the dict.
     start = _start(forks.pop(location, None), checkpoint_id, parent_id, older=older)
-    while len(forks) >= PLACES:
+    while len(forks) >= LOCATIONS:
         del forks[next(iter(forks))]
     forks[location] = start
     _FORKS.set(forks)

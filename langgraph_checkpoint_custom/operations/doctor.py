@@ -70,7 +70,7 @@ CHECKS = (
         wrong=False,
     ),
 )
-NAMES = {check.name: check for check in CHECKS}
+BY_NAME = {check.name: check for check in CHECKS}
 
 
 class Table(NamedTuple):
@@ -159,7 +159,7 @@ def repair(d: SqlDialect, findings: Sequence[Finding]) -> Steps[int]:
     Idempotent: yes.
     """
     deleted = 0
-    for thread_id in sorted({one.thread_id for one in findings if NAMES[one.check].repairable}):
+    for thread_id in sorted({one.thread_id for one in findings if BY_NAME[one.check].repairable}):
         own = [one for one in findings if one.thread_id == thread_id]
         blobs = [[one.checkpoint_ns, *one.names[:2]] for one in own if one.check in ("unused value", "unused chunk")]
         labels = [one.names[1] for one in own if one.check == "dangling label"]

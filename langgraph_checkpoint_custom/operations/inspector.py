@@ -201,8 +201,8 @@ def sizes_of_checkpoint(d: SqlDialect, key: Key) -> Steps[CheckpointSize | None]
 
 
 def _value(row: Row, before: Row | None, chunks: Mapping[tuple[str, str], int]) -> ValueSize:
-    _, _, channel, version, type_, own, _, _, parts, _ = row
-    names = set(json.loads(parts)) if parts else set()
+    _, _, channel, version, type_, own, _, _, listed, _ = row
+    names = set(json.loads(listed)) if listed else set()
     sizes = {name: chunks.get((channel, name), 0) for name in names}
     total = own + sum(sizes.values())
     if before is not None and before[3] == version:

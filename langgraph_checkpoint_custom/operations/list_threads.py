@@ -257,7 +257,7 @@ def write_positions(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]
     """
     (rows,) = yield d.select_write_keys(key)
     return sorted(
-        [(path, task_id, idx) for path, task_id, idx in rows], key=lambda location: writes_sort_key(*location)
+        [(path, task_id, idx) for path, task_id, idx in rows], key=lambda position: writes_sort_key(*position)
     )
 
 

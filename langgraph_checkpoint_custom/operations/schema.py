@@ -22,7 +22,7 @@ def setup(d: SqlDialect, partitions: int | None = None, distribute: str | None =
     """Create or migrate the tables; does nothing if they are current.
 
     Round trips: 3, or 4 if there are no tables yet, and one for each missing migration. If there are tables and
-        `partitions` is given, one more to check it; if there are none and `distribute` is given, one more.
+        `partitions` is given, one more to check it; if there are none and `distribute` is given, three more.
     Idempotent: yes. Any number of processes may run it concurrently: a lock lets them in one after the other.
     Raises: SchemaForeign; SchemaTooNew; ConfigError if the tables exist with another number of partitions, or are not
         distributed.

@@ -65,12 +65,12 @@ def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
     yield d.delete_idle(thread_id, newest)
 
 
-def to_keep(locations: Sequence[VisibleCheckpoint], keep: int | None) -> list[VisibleCheckpoint]:
+def to_keep(checkpoints: Sequence[VisibleCheckpoint], keep: int | None) -> list[VisibleCheckpoint]:
     """Return the checkpoints that have a label or are among the `keep` newest of their namespace; all if it is None."""
     counts: Counter[str] = Counter()
     found = []
-    for location in sorted(locations, key=lambda location: location.checkpoint_id, reverse=True):
-        counts[location.checkpoint_ns] += 1
-        if keep is None or counts[location.checkpoint_ns] <= keep or location.labelled:
-            found.append(location)
+    for checkpoint in sorted(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id, reverse=True):
+        counts[checkpoint.checkpoint_ns] += 1
+        if keep is None or counts[checkpoint.checkpoint_ns] <= keep or checkpoint.labelled:
+            found.append(checkpoint)
     return found

@@ -1,11 +1,12 @@
-"""The interface of a dialect: a method for each request of an operation. `postgres.py` and `sqlite.py` complete it.
+"""The interface of a dialect: a method for each request of an operation. Two modules complete it.
 
 Must not know: connections, results other than rows of `TupleRow`'s shape.
 
-Each method makes one round trip, or returns None if none is needed. A method that both databases have in the same way
-is implemented here, from the statements of the `.sql` files (see `files`); only lists are written in different ways.
-This file has the requests of LangGraph's own methods and of claims, `thread_statements` other requests about threads,
-and `store_statements` requests about all threads and the tables.
+`postgres_dialect.py` and `sqlite_dialect.py` complete it. Each method makes one round trip, or returns None if none is
+needed. A method that both databases have in the same way is implemented here, from the statements of the `.sql` files
+(see `files.py`); only lists are written in different ways. This file has the requests of LangGraph's own methods and of
+claims, `thread_statements.py` other requests about threads, and `store_statements.py` requests about all threads and
+the tables.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
         """Store a checkpoint that is one row. The reply has a row if it was stored.
 
-        If the reply is empty, nothing was stored, and `put_checkpoint` has to decide. On PostgreSQL, a checkpoint with
-        this id exists already. On SQLite (`replaces`), the parent is needed and is hidden or missing. If it needs no
-        parent, SQLite stores the checkpoint in any case, and the reply is empty.
+        On PostgreSQL, the reply is empty if nothing was stored: a checkpoint with this id exists, or the parent is
+        needed and is hidden or missing. SQLite replaces one that exists (`replaces`). If the parent is needed, the
+        reply is empty if it is hidden or missing; otherwise the checkpoint is stored and the reply is always empty.
+        Where nothing was stored, `put_checkpoint` has to decide.
         """
 
     @abstractmethod
@@ -67,7 +69,8 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store writes. Of regular writes with one key the first one remains, of special ones (`idx` < 0) the last.
 
-        With a claim, the reply to the last statement has a row if the claim is lost. Then nothing was stored.
+        With a claim, the reply to the last statement has a row if the claim is lost. Then nothing may be stored:
+        PostgreSQL stores nothing, and on SQLite the operation fails, which rolls its transaction back.
         """
 
     # Reading

@@ -14,8 +14,8 @@ composes statements.
 The files in `citus/` change those in `postgres/` for tables that are distributed over several servers: a block there
 replaces the block of the same name, or adds one. A statement without text is one that such tables do not have.
 
-Names that cannot be parameters are filled in by `postgres_dialect.py` (the schema) and by
-`searchable.py` (the key of an index).
+Names that cannot be parameters are filled in by `postgres_dialect.py` (the schema) and by `searchable.py` (the key of
+an index).
 
 Must not know: what the statements do.
 """

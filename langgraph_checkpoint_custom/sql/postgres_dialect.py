@@ -161,7 +161,7 @@ class PostgresDialect(SqlDialect):
         return clone
 
     def _around(self) -> tuple[Sequence[Statement], Sequence[Statement]]:
-        """Return what is sent before and after each statement, for row-level security."""
+        """Return what is sent before and after the statements of each round trip, for row-level security."""
         if not self.tenant:
             return (), ()
         return [self.statement("enter_tenant")], [self.statement("leave_tenant")]

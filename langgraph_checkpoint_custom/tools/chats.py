@@ -241,13 +241,13 @@ def rebuilt(seed: Any, writes: Sequence[Any]) -> Rebuilt | None:
         else:
             write = plain(write)
             flat.extend(write if isinstance(write, list) else [write])
-    kept = plain(start)
-    kept = [] if kept is None else list(kept) if isinstance(kept, (list, tuple)) else [kept]
-    read = [(message_of(each), each) for each in (*kept, *flat)]
+    start = plain(start)
+    base = [] if start is None else list(start) if isinstance(start, (list, tuple)) else [start]
+    read = [(message_of(each), each) for each in (*base, *flat)]
     if not read or any(message is None for message, _ in read):
         return None
     found: dict[object, Any] = {}
-    for key, each in _applied(read, len(kept)):
+    for key, each in _applied(read, len(base)):
         if each is None:
             found.pop(key, None)
         else:
@@ -255,14 +255,19 @@ def rebuilt(seed: Any, writes: Sequence[Any]) -> Rebuilt | None:
     return Rebuilt(list(found.values()), len(writes))
 
 
-def _applied(read: Sequence[tuple[Message | None, Any]], kept: int) -> Iterator[tuple[object, Any]]:
-    """Yield what happens, one message after the other: a key with the message, or with None if it is removed."""
+def _applied(read: Sequence[tuple[Message | None, Any]], writes_begin: int) -> Iterator[tuple[object, Any]]:
+    """Yield what happens, one message after the other: a key with the message, or with None if it is removed.
+
+    Args:
+        read: The messages of the base, and then those of the writes.
+        writes_begin: The number of messages in the base. Only a write can remove messages.
+    """
     begins = 0
     for number, (message, _) in enumerate(read):
-        if number >= kept and message and message.role == "remove" and message.id == REMOVE_ALL:
+        if number >= writes_begin and message and message.role == "remove" and message.id == REMOVE_ALL:
             begins = number + 1
     for number, (message, each) in enumerate(read[begins:], begins):
         assert message is not None
         key: object = (number,) if message.id is None else message.id
-        removes = message.role == "remove" and number >= kept and message.id is not None
+        removes = message.role == "remove" and number >= writes_begin and message.id is not None
         yield key, None if removes else each

@@ -295,7 +295,7 @@ def _import(
     thread_id: str,
     lines: Iterator[bytes],
     broken: Callable[[int, Exception], BrokenExport],
-    number: int = 0,
+    number: int,
 ) -> int:
     """Store the thread whose lines come next; return the number of its rows.
 
@@ -354,7 +354,7 @@ def _end(thread_id: str, rows: int, digest: str) -> dict[str, Any]:
     return {"end": thread_id, "rows": rows, "sha256": digest}
 
 
-def _write_thread(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None = None) -> dict[str, Any]:
+def _write_thread(saver: CheckpointSaver, thread_id: str, out: IO[bytes]) -> dict[str, Any]:
     """Write the lines of a thread's rows to `out`, which is emptied first; return the thread's last line."""
     rows = 0
     digest = sha256()
@@ -362,9 +362,8 @@ def _write_thread(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None 
     def begin() -> Callable[[str], None]:
         nonlocal rows, digest
         rows, digest = 0, sha256()
-        if out is not None:
-            out.seek(0)
-            out.truncate()
+        out.seek(0)
+        out.truncate()
         return add
 
     def add(text: str) -> None:
@@ -372,8 +371,7 @@ def _write_thread(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None 
         line = text.encode() + b"\n"
         rows += 1
         digest.update(line)
-        if out is not None:
-            out.write(line)
+        out.write(line)
 
     saver.backend.driver.run(export_thread(saver.backend.dialect, thread_id, begin))
     return _end(thread_id, rows, digest.hexdigest())

@@ -35,7 +35,7 @@ from langgraph_checkpoint_custom.tools.foreign import (
     held,
     same,
 )
-from langgraph_checkpoint_custom.tools.official import OfficialStore, Places, open_official
+from langgraph_checkpoint_custom.tools.official import Locations, OfficialStore, open_official
 
 # How often a thread that differs is moved and compared again: a run may have continued in between.
 ATTEMPTS = 3
@@ -199,7 +199,7 @@ class _Known:
 _Ours = Mapping[tuple[str, str], int]
 
 
-def _to_do(theirs: Places, ours: _Ours) -> dict[tuple[str, str], bool]:
+def _to_do(theirs: Locations, ours: _Ours) -> dict[tuple[str, str], bool]:
     """Return the checkpoints that may differ in the target, older ones first, and whether each certainly differs.
 
     A checkpoint differs for certain if the target does not have it or has another number of its writes. With the same

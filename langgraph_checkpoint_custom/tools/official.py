@@ -32,7 +32,7 @@ class Counted(NamedTuple):
 
 
 # The checkpoints of a thread, by namespace and id.
-Places = Mapping[tuple[str, str], Counted]
+Locations = Mapping[tuple[str, str], Counted]
 
 
 class OfficialStore(Protocol):
@@ -43,7 +43,7 @@ class OfficialStore(Protocol):
     def count(self) -> int: ...
     def threads(self) -> Iterator[Sequence[str]]: ...
     def snapshot(self) -> Any: ...
-    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Places]: ...
+    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]: ...
     def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> HeldCheckpoint | None: ...
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]: ...
 
@@ -107,7 +107,7 @@ class OfficialSqlite:
             with suppress(sqlite3.ProgrammingError):  # An interrupt may close the file before this block ends.
                 self._file.execute("ROLLBACK")
 
-    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
+    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
         """Return the checkpoints of threads with the number of their writes, older ones first."""
         return _by_thread(
             self._file.execute(
@@ -203,7 +203,7 @@ class OfficialPostgres:
         with self._connection.transaction():
             yield
 
-    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
+    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
         """Return the checkpoints of threads with the number of their writes, older ones first."""
         return _by_thread(
             self._connection.execute(
@@ -224,7 +224,7 @@ class OfficialPostgres:
         """Return a checkpoint with its values and writes; None if there is none."""
         key = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
         where = "thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s"
-        row = self._one(
+        row = self._rows(
             f"""
             SELECT parent_checkpoint_id, checkpoint, metadata FROM checkpoints
             WHERE {where} AND checkpoint_id = %(checkpoint_id)s
@@ -235,7 +235,7 @@ class OfficialPostgres:
             return None
         parent_id, checkpoint, metadata = row[0]
         versions = checkpoint.get("channel_versions") or {}
-        blobs = self._one(
+        blobs = self._rows(
             f"""
             SELECT b.channel, b.type, b.blob
             FROM unnest(%(channels)s::text[], %(versions)s::text[]) AS n (channel, version)
@@ -264,7 +264,7 @@ class OfficialPostgres:
 
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]:
         """Return the writes of a checkpoint."""
-        rows = self._one(
+        rows = self._rows(
             f"""
             SELECT task_id, {self._path}, idx, channel, type, blob FROM checkpoint_writes
             WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
@@ -273,7 +273,7 @@ class OfficialPostgres:
         )
         return _writes(self._serde, rows)
 
-    def _one(self, sql: str, params: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
+    def _rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
         return self._connection.execute(sql, params, binary=True).fetchall()
 
 
@@ -301,7 +301,7 @@ def _pages(ask: Callable[[str, str], Sequence[tuple[str]]]) -> Iterator[Sequence
         order, after = ">", rows[-1][0]
 
 
-def _by_thread(rows: Iterable[tuple[Any, ...]]) -> Mapping[str, Places]:
+def _by_thread(rows: Iterable[tuple[Any, ...]]) -> Mapping[str, Locations]:
     found: dict[str, dict[tuple[str, str], Counted]] = {}
     for thread_id, ns, checkpoint_id, writes, replaceable in rows:
         found.setdefault(thread_id, {})[ns, checkpoint_id] = Counted(writes, replaceable)

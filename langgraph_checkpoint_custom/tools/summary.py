@@ -38,7 +38,7 @@ def line_of(found: CheckpointTuple, chats: Mapping[str, Sequence[Message]], limi
 
     Args:
         found: The newest checkpoint of the thread, read raw.
-        chats: Its chats that are not channel values: rebuilt ones, and those of other frameworks.
+        chats: Its chats, also rebuilt ones and those of other frameworks; where a value is a chat, it may be left out.
         limit: Characters.
     """
     for interrupt in open_among(found.pending_writes or []):

@@ -40,7 +40,7 @@ from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_up_to
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
-from langgraph_checkpoint_custom.tools.display import counted, json_of, plain, sent_to, tasks, time_of
+from langgraph_checkpoint_custom.tools.display import counted, plain, sent_to, tasks, time_of
 from langgraph_checkpoint_custom.tools.frameworks import LOGS, chat_of_framework
 from langgraph_checkpoint_custom.tools.raw import without_classes
 from langgraph_checkpoint_custom.tools.summary import question_of, text_of
@@ -476,8 +476,3 @@ def _reason(error: CheckpointError) -> str:
     if isinstance(error, CorruptCheckpoint) and "+" in (error.type or ""):
         return f"{reason}. The variables with the keys have to be in the environment of the inspector"
     return reason
-
-
-def json_value(value: Any) -> Any:
-    """Return a value for JSON, with class names."""
-    return json_of(value)

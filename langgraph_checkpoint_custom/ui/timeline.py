@@ -17,16 +17,9 @@ from langgraph_checkpoint_custom.operations.inspector import TaskRecord, Timelin
 from langgraph_checkpoint_custom.tools.display import time_of
 from langgraph_checkpoint_custom.ui.texts import line, marked
 
-# Marks of a checkpoint, as bits in what is sent to the browser.
+# Marks of a checkpoint, as bits in what is sent to the browser: it is hidden, waits for a human, has asked one, has
+# failed, was stopped in the middle, was changed by hand.
 HIDDEN, WAITS, ASKED, FAILED, STOPPED, CHANGED = 1, 2, 4, 8, 16, 32
-MARKS = {
-    HIDDEN: "hidden",
-    WAITS: "waits for a human",
-    ASKED: "asked a human",
-    FAILED: "failed",
-    STOPPED: "stopped in the middle",
-    CHANGED: "changed by hand",
-}
 _PULL = "__pregel_pull"
 
 

@@ -6,7 +6,7 @@ Must not know: the store, requests, HTML.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
@@ -40,13 +40,13 @@ class Node(NamedTuple):
 
 
 class _Room:
-    def __init__(self, nodes: int) -> None:
-        self.left = nodes
+    def __init__(self) -> None:
+        self.left = NODES
 
 
-def tree(value: Any, nodes: int = NODES) -> Node:
+def tree(value: Any) -> Node:
     """Return the tree of a value as `raw_reader` returned it."""
-    return _node(value, _Room(nodes), 0)
+    return _node(value, _Room(), 0)
 
 
 def _node(value: Any, room: _Room, depth: int) -> Node:
@@ -109,18 +109,3 @@ def _many(
 
 def _key(key: Any) -> str:
     return key if isinstance(key, str) else brief(key, 200)
-
-
-class Shares(NamedTuple):
-    """How large parts of a whole are, in hundredths that a picture can be drawn with."""
-
-    name: str
-    bytes: int
-    percent: float
-
-
-def shares(sizes: Mapping[str, int]) -> list[Shares]:
-    """Return each size with its share of the largest, the largest first."""
-    largest = max(sizes.values(), default=0) or 1
-    found = [Shares(name, number, 100 * number / largest) for name, number in sizes.items()]
-    return sorted(found, key=lambda one: (-one.bytes, one.name))

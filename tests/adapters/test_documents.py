@@ -171,7 +171,7 @@ def test_a_log_is_in_order(saver: CheckpointSaver) -> None:
         batches = list(pool.map(lambda n: runner.run(append, attempt(), THREAD, [[n, 0], [n, 1]]), range(20)))
     found = runner.run(read, THREAD, "log")
     assert found is not None
-    assert found.entries == [[number, location] for number in map(batches.index, range(20)) for location in (0, 1)]
+    assert found.entries == [[number, position] for number in map(batches.index, range(20)) for position in (0, 1)]
 
 
 def test_threads_of_other_frameworks_are_not_langgraph_threads(saver: CheckpointSaver) -> None:

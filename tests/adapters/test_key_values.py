@@ -31,18 +31,18 @@ def values(request: pytest.FixtureRequest, saver: CheckpointSaver) -> Calls:
 
 
 async def test_values_are_put_listed_and_deleted(values: Calls) -> None:
-    location = ("project", "filesystem")
-    assert await values.get(location, "/a") is None
-    assert await values.list(location) == []
-    await values.put(location, "/b", {"content": ["1"]})
-    await values.put(location, "/a", {})
-    await values.put(location, "/b", {"content": ["2", None, 1.5]})
-    assert await values.get(location, "/b") == {"content": ["2", None, 1.5]}
-    assert await values.get(location, "/a") == {}
-    assert await values.list(location) == [Item("/a", {}), Item("/b", {"content": ["2", None, 1.5]})]
-    await values.delete(location, "/b")
-    await values.delete(location, "/b")
-    assert await values.list(list(location)) == [Item("/a", {})]
+    namespace = ("project", "filesystem")
+    assert await values.get(namespace, "/a") is None
+    assert await values.list(namespace) == []
+    await values.put(namespace, "/b", {"content": ["1"]})
+    await values.put(namespace, "/a", {})
+    await values.put(namespace, "/b", {"content": ["2", None, 1.5]})
+    assert await values.get(namespace, "/b") == {"content": ["2", None, 1.5]}
+    assert await values.get(namespace, "/a") == {}
+    assert await values.list(namespace) == [Item("/a", {}), Item("/b", {"content": ["2", None, 1.5]})]
+    await values.delete(namespace, "/b")
+    await values.delete(namespace, "/b")
+    assert await values.list(list(namespace)) == [Item("/a", {})]
 
 
 def test_a_list_returns_exactly_the_keys_of_one_namespace(saver: CheckpointSaver) -> None:
@@ -71,9 +71,9 @@ def test_invalid_input_is_refused_before_anything_is_stored(saver: CheckpointSav
     for wrong in ([1], None, {1: 2}, {"a": {1}}, {"a": (1,)}, {"a": float("inf")}):
         with pytest.raises(ConfigError):
             values.put(("a",), "key", wrong)
-    for location in ("a", (5,), ("x" * 2000,)):
+    for namespace in ("a", (5,), ("x" * 2000,)):
         with pytest.raises(ConfigError):
-            values.put(location, "key", {})  # type: ignore[arg-type]
+            values.put(namespace, "key", {})  # type: ignore[arg-type]
     assert list(saver.threads()) == []
 
 

@@ -124,12 +124,12 @@ async def test_a_saved_checkpoint_is_read_unchanged(deep: DeepCheckpointStore) -
     assert isinstance(deep, CheckpointStore)
     await deep.save(own)
     # pydantic-ai reads an image from JSON as a `BinaryImage`.
-    known = replace(
+    expected = replace(
         own, messages=ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(own.messages))
     )
-    assert await deep.get(own.id) == known
-    assert await deep.get_by_label("turn-1") == known
-    assert await deep.list_all() == [known]
+    assert await deep.get(own.id) == expected
+    assert await deep.get_by_label("turn-1") == expected
+    assert await deep.list_all() == [expected]
     assert (await deep.get("none"), await deep.get_by_label("none")) == (None, None)
 
 

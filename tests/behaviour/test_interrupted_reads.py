@@ -108,15 +108,15 @@ async def test_an_interrupted_read_is_not_reported_as_a_corrupt_value(
             passed_on = 0
             for number in itertools.count(1):
                 error: BaseException | None = None
-                with late_at_call(number, raised) as locations:
+                with late_at_call(number, raised) as functions:
                     try:
                         assert read() == expected
                     except (raised, CheckpointError) as caught:
                         error = caught
-                if not locations:
+                if not functions:
                     break
-                allowed = {raised, CheckpointError} if locations == ["_object"] else {raised}
-                assert type(error) in allowed, (name, number, locations)
+                allowed = {raised, CheckpointError} if functions == ["_object"] else {raised}
+                assert type(error) in allowed, (name, number, functions)
                 passed_on += type(error) is raised
             assert passed_on > 5, name
             assert read() == expected

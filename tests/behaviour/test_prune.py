@@ -74,8 +74,8 @@ async def test_a_value_shared_with_a_deleted_checkpoint_stays(client: Client, da
 
 
 async def test_the_same_version_in_another_namespace_or_thread_is_another_value(client: Client) -> None:
-    locations = [config(), config(ns="agent"), config("other")]
-    for where in locations:
+    configs = [config(), config(ns="agent"), config("other")]
+    for where in configs:
         location = where["configurable"]
         options = {"thread_id": location["thread_id"], "ns": location["checkpoint_ns"]}
         for checkpoint_id in ("1", "2"):
@@ -83,7 +83,7 @@ async def test_the_same_version_in_another_namespace_or_thread_is_another_value(
                 client, checkpoint_id, {"a": [checkpoint_id, location, LONG]}, versions={"a": checkpoint_id}, **options
             )
     await client.prune(["thread"])
-    for where in locations:
+    for where in configs:
         assert (await get(client, where)).checkpoint["channel_values"] == {"a": ["2", where["configurable"], LONG]}
     assert (await get(client, config("other", "1"))).checkpoint["channel_values"]["a"][0] == "1"
 

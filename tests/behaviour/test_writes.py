@@ -57,13 +57,13 @@ async def test_several_writes_of_a_task_to_one_channel_all_stay(client: Client) 
 
 
 async def test_tasks_namespaces_and_threads_have_separate_writes(client: Client) -> None:
-    locations = [config("t", "1"), config("u", "1"), config("t", "1", "ns"), config("t", "2")]
-    for number, where in enumerate(locations):
+    configs = [config("t", "1"), config("u", "1"), config("t", "1", "ns"), config("t", "2")]
+    for number, where in enumerate(configs):
         location = where["configurable"]
         await put(client, location["checkpoint_id"], thread_id=location["thread_id"], ns=location["checkpoint_ns"])
         for task in ("x", "y"):
             await client.put_writes(where, [("a", (task, number))], task)
-    for number, where in enumerate(locations):
+    for number, where in enumerate(configs):
         found = await get(client, where)
         assert found.pending_writes == [(task, "a", [task, number]) for task in ("x", "y")]
 

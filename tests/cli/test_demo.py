@@ -74,9 +74,9 @@ def assert_all_promises_in(output: str) -> None:
     assert "keeps 1 of 12 checkpoints, and its state with all 11 messages." in text
     steps = re.findall(r"^([1-8]) (\w+) ", output, re.MULTILINE)
     assert [number for number, _ in steps] == list("12345678")
-    told = output.partition("\nTry next")[0].rstrip().splitlines()
-    assert len([line for line in told if not line.startswith(" ")]) == 10  # The title, eight steps, the database.
-    assert max(map(len, told[:-1])) <= 120
+    printed = output.partition("\nTry next")[0].rstrip().splitlines()
+    assert len([line for line in printed if not line.startswith(" ")]) == 10  # The title, eight steps, the database.
+    assert max(map(len, printed[:-1])) <= 120
     assert output.isascii()
 
 

@@ -100,10 +100,10 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
         "UPDATE checkpoints SET blob_channels = :none, blob_versions = :none WHERE thread_id = 'later'",
         none="{}" if database.kind == "postgres" else "[]",
     )
-    parts = sum(len(names) for names in read_tables(own_cli.store).chunks.values())
+    chunks = sum(len(names) for names in read_tables(own_cli.store).chunks.values())
     expected = {
         "missing value": 1,
-        "missing chunk": parts,
+        "missing chunk": chunks,
         "half deleted": 1,
         "deleted parent": 1,
         "id before its parent": 1,

@@ -357,13 +357,13 @@ def test_a_command_that_reads_cannot_write_and_leaves_no_files(
     with cli.store.open() as saver:
         put(saver, "t", meta=metadata(0), word="x")
     before = {each.name for each in tmp_path.iterdir()}
-    told: list[bool] = []
+    read_only: list[bool] = []
 
     def opening(url: str, **options: Any) -> CheckpointSaver:
-        told.append(options["read_only"])
+        read_only.append(options["read_only"])
         return open_saver(url, **options)
 
     monkeypatch.setattr(common, "open_saver", opening)
     cli(command, *READING[command])
-    assert told == [cli.store.kind == "postgres"]
+    assert read_only == [cli.store.kind == "postgres"]
     assert {each.name for each in tmp_path.iterdir()} - before <= {"all.zst"}

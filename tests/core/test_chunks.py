@@ -245,15 +245,15 @@ CHANGES: Mapping[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-@pytest.mark.parametrize("location", [0, 1, 49, 97, 98, 99])
+@pytest.mark.parametrize("position", [0, 1, 49, 97, 98, 99])
 @pytest.mark.parametrize("image", ["", "A" * LARGE], ids=["small", "large"])
 def test_an_object_that_was_changed_in_place_is_stored_as_it_is_now(
-    change: Callable[[Any], object], location: int, image: str
+    change: Callable[[Any], object], position: int, image: str
 ) -> None:
     """The same list with the same objects."""
     history = History()
     values = messages(100)
-    values[location] = AIMessage(
+    values[position] = AIMessage(
         "text",
         id="it",
         tool_calls=[{"name": "find", "args": {"deep": [{"er": 1}]}, "id": "1"}],
@@ -261,7 +261,7 @@ def test_an_object_that_was_changed_in_place_is_stored_as_it_is_now(
         additional_kwargs={"image": image} if image else {},
     )
     history.store(values)
-    change(values[location])
+    change(values[position])
     assert 1 <= history.store(values) <= 3
 
 

@@ -138,15 +138,15 @@ async def test_readers_of_one_checkpoint_have_separate_objects(postgres_url: str
         client = Client(saver, api)
         old = await client.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
         new = await client.put(old, a_checkpoint(2), generate_metadata(), {"own": "2"})
-        for locations in ([config("t")] * 3 + [config("missing")], [old, new, old, config("t", "none")]):
+        for configs in ([config("t")] * 3 + [config("missing")], [old, new, old, config("t", "none")]):
             async with in_one_batch(
                 client,
                 postgres_url,
-                lambda n, locations=locations: client.get_tuple(locations[n]),  # type: ignore[misc]
-                [partial(client.get_tuple, location) for location in locations],
+                lambda n, configs=configs: client.get_tuple(configs[n]),  # type: ignore[misc]
+                [partial(client.get_tuple, each) for each in configs],
             ) as calls:
                 pass
-            alone = [await client.get_tuple(location) for location in locations]
+            alone = [await client.get_tuple(each) for each in configs]
             assert [outcome(each) for each in calls[:4]] == alone
             assert (
                 calls[0].result().checkpoint["channel_values"]["own"]

@@ -241,8 +241,8 @@ def test_an_interrupt_of_a_waiting_worker_does_not_affect_the_others(
         made.append(len(round_trip.statements))
         return list(round_trip.statements)
 
-    def merge(chunks: Sequence[Any]) -> Combined:
-        return Combined(RoundTrip(chunks), lambda reply: [[each] for each in reply])
+    def merge(items: Sequence[Any]) -> Combined:
+        return Combined(RoundTrip(items), lambda reply: [[each] for each in reply])
 
     answers: dict[int, Any] = {}
 
@@ -287,8 +287,8 @@ def test_many_interrupts_leave_no_call_waiting_and_no_queue_full(monkeypatch: py
         time.sleep(chance.random() / 2000)
         return list(round_trip.statements)
 
-    def merge(chunks: Sequence[Any]) -> Combined:
-        return Combined(RoundTrip(chunks), lambda reply: [[each] for each in reply])
+    def merge(items: Sequence[Any]) -> Combined:
+        return Combined(RoundTrip(items), lambda reply: [[each] for each in reply])
 
     batching = postgres_batching.WorkerBatching(perform)
     stop = threading.Event()

@@ -251,7 +251,7 @@ async def test_a_refusal_says_that_the_attempt_without_a_reply_may_have_taken_ef
                 return usual(*args)
 
             monkeypatch.setattr(driver, "_pause", pause)
-            said = f"{name} was retried because no answer came; the first attempt may have succeeded. Then: "
+            said = f"{name} was retried because no answer came; an earlier attempt may have succeeded. Then: "
             proxy.cut_next("before the answer")
             with pytest.raises(error, match=said):
                 await call()

@@ -21,8 +21,8 @@ def main() -> None:
     """Write both stores into the folder of the version, or of that name."""
     folder = HERE / (sys.argv[1] if len(sys.argv) > 1 else __version__)
     folder.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as location:
-        fill(Store("sqlite", f"sqlite:///{Path(location) / 'checkpoints.db'}"), folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        fill(Store("sqlite", f"sqlite:///{Path(temporary) / 'checkpoints.db'}"), folder)
     with running_postgres() as dsn, made_database(dsn) as (_, url):
         fill(Store("postgres", url), folder)
 

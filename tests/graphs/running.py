@@ -69,9 +69,9 @@ class Thread:
         """The config of this thread's newest checkpoint."""
         return {"configurable": {"thread_id": self.thread_id}}
 
-    def at(self, location: StateSnapshot | RunnableConfig) -> RunnableConfig:
+    def at(self, checkpoint: StateSnapshot | RunnableConfig) -> RunnableConfig:
         """The config of a checkpoint on this thread, also where it was read before the thread was copied."""
-        found = (location.config if isinstance(location, StateSnapshot) else location)["configurable"]
+        found = (checkpoint.config if isinstance(checkpoint, StateSnapshot) else checkpoint)["configurable"]
         retained = ("checkpoint_ns", "checkpoint_id", "checkpoint_map")
         return {
             "configurable": {"thread_id": self.thread_id} | {key: found[key] for key in retained if key in found},

@@ -40,9 +40,9 @@ def cases(**ways: list[tuple[str, str]]) -> pytest.MarkDecorator:
     return _parametrized(
         (backend, scenario, way)
         for number, scenario in enumerate(SCENARIOS)
-        for location, backend in enumerate(BACKENDS)
+        for index, backend in enumerate(BACKENDS)
         for turn, way in enumerate(ways["deltas" if scenario in DELTA_SCENARIOS else "others"])
-        if scenario in DELTA_SCENARIOS or (number + location + turn) % 2
+        if scenario in DELTA_SCENARIOS or (number + index + turn) % 2
     )
 
 

@@ -429,15 +429,15 @@ def test_an_invalid_row_is_refused_with_its_line_number(
     step(other, "s", None, a=["there"])  # One is compared first.
     export_file(saver, tmp_path / "all.zst")
     lines = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
-    locations = [number for number, line in enumerate(lines) if line.startswith(b'{"blob":')]
-    for location in (locations[0], locations[-1]):
+    blob_lines = [number for number, line in enumerate(lines) if line.startswith(b'{"blob":')]
+    for at in (blob_lines[0], blob_lines[-1]):
         for words, change in MALFORMED.items():
-            line = json.dumps(change(json.loads(lines[location]))).encode() + b"\n"
-            text = b"".join([*lines[:location], line, *lines[location + 1 :]])
-            with pytest.raises(BrokenExport, match=rf"line {location + 1}: .*({words.strip()})"):
+            line = json.dumps(change(json.loads(lines[at]))).encode() + b"\n"
+            text = b"".join([*lines[:at], line, *lines[at + 1 :]])
+            with pytest.raises(BrokenExport, match=rf"line {at + 1}: .*({words.strip()})"):
                 import_file(other, packed(tmp_path / "one.zst", text))
             assert [thread.thread_id for thread in other.threads()] == ["s"]
-    for location, line in (
+    for at, line in (
         (1, b"no JSON\n"),
         (1, b'{"thread":["t"]}\n'),
         (1, b"[" * 100_000 + b"\n"),
@@ -445,8 +445,8 @@ def test_an_invalid_row_is_refused_with_its_line_number(
         (2, b'{"write":' * 100_000 + b"\n"),
         (2, b"\xff\n"),
     ):
-        text = b"".join([*lines[:location], line, *lines[location + 1 :]])
-        with pytest.raises(BrokenExport, match=f"line {location + 1}: "):
+        text = b"".join([*lines[:at], line, *lines[at + 1 :]])
+        with pytest.raises(BrokenExport, match=f"line {at + 1}: "):
             import_file(other, packed(tmp_path / "one.zst", text))
 
 
@@ -458,12 +458,12 @@ def test_invalid_chunk_names_are_refused_even_if_the_digest_is_right(
     step(saver, "t", None, a=["t" * 4000])
     export_file(saver, tmp_path / "all.zst")
     head, thread, *rows, _, last = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
-    location = next(number for number, row in enumerate(rows) if row.startswith(b'{"blob":'))
-    cells = json.loads(rows[location])["blob"]
-    rows[location] = json.dumps({"blob": cells | {"chunks": chunks}}).encode() + b"\n"
+    at = next(number for number, row in enumerate(rows) if row.startswith(b'{"blob":'))
+    cells = json.loads(rows[at])["blob"]
+    rows[at] = json.dumps({"blob": cells | {"chunks": chunks}}).encode() + b"\n"
     end = {"end": "t", "rows": len(rows), "sha256": hashlib.sha256(b"".join(rows)).hexdigest()}
     footer = json.dumps(end, separators=(",", ":")).encode() + b"\n"
-    with pytest.raises(BrokenExport, match=rf"line {location + 3}: (the column chunks|Expecting|Unterminated)"):
+    with pytest.raises(BrokenExport, match=rf"line {at + 3}: (the column chunks|Expecting|Unterminated)"):
         import_file(other, packed(tmp_path / "made.zst", b"".join([head, thread, *rows, footer, last])))
     assert list(other.threads()) == []
 

@@ -56,7 +56,7 @@ def test_postgres_reads_by_index(postgres_store: str, case: str, generic: bool, 
         connection.rollback()
 
 
-SHARED: dict[str, tuple[Callable[[SqlDialect, str], RoundTrip | None], int]] = {
+BATCHED: dict[str, tuple[Callable[[SqlDialect, str], RoundTrip | None], int]] = {
     "latest": (lambda d, thread: d.select_checkpoint(Key(thread, "", None)), 20),
     "by id": (lambda d, thread: d.select_checkpoint(Key(thread, "", "000077")), 20),
     "put": (lambda d, thread: d.insert_checkpoint(a_checkpoint(thread)), 0),
@@ -71,15 +71,15 @@ SHARED: dict[str, tuple[Callable[[SqlDialect, str], RoundTrip | None], int]] = {
 
 @pytest.mark.parametrize("generic", [False, True], ids=["custom plan", "generic plan"])
 @pytest.mark.parametrize("size", [1, 64])
-@pytest.mark.parametrize("case", SHARED)
+@pytest.mark.parametrize("case", BATCHED)
 def test_postgres_reads_by_index_for_many(postgres_store: str, case: str, size: int, generic: bool) -> None:
-    make, bound = SHARED[case]
+    make, bound = BATCHED[case]
     d = PostgresDialect("langgraph_checkpoint")
-    shares = [
+    batchables = [
         round_trip.batchable for n in range(1, size + 1) if (round_trip := make(d, f"t{n}")) and round_trip.batchable
     ]
-    assert len(shares) == size
-    (statement,) = shares[0].merge([batchable.item for batchable in shares]).round_trip.statements
+    assert len(batchables) == size
+    (statement,) = batchables[0].merge([batchable.item for batchable in batchables]).round_trip.statements
     with psycopg.connect(postgres_store) as connection:
         plan = explain(connection, statement, generic=generic)
         scans, rows = table_reads(plan)

@@ -425,7 +425,7 @@ def _is_renewing(call: Call) -> bool:
 
 
 @contextmanager
-def bench(dsn: str, template: str | None = None) -> Iterator[Bench]:
+def made_bench(dsn: str, template: str | None = None) -> Iterator[Bench]:
     """A bench on a separate database."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
@@ -439,11 +439,11 @@ def bench(dsn: str, template: str | None = None) -> Iterator[Bench]:
 def main() -> int:
     """Play all pairs; returns how many are wrong."""
     wrong = {}
-    with running_postgres() as dsn, bench(dsn) as location:
+    with running_postgres() as dsn, made_bench(dsn) as bench:
         print("held | meanwhile | from: waited, verdict")
         for first, second in PAIRS:
             for begun in beginnings(first, second):
-                played = location.play(first, second, begun)
+                played = bench.play(first, second, begun)
                 print(f"{first} | {second} | {begun}: {'waited' if played.waited else '-'}, {played.verdict.name}")
                 if played.problem:
                     wrong[first, second, begun] = played.problem

@@ -67,6 +67,7 @@ class Races:
         store: An empty store.
         saver: A saver on it, which fills and reads it.
         processes: Those that make the calls.
+        folder: For the files that are exported and imported.
     """
 
     def __init__(self, store: Store, saver: CheckpointSaver, processes: Sequence[Process], folder: Path) -> None:
@@ -269,7 +270,7 @@ def describe(
 
 
 def difference(expected: Any, found: Any, path: str = "") -> str:
-    """The first location where two results differ."""
+    """The first path at which two results differ."""
     if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
         pairs = [(key, expected[key], found[key]) for key in expected]
     elif isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)) and len(expected) == len(found):

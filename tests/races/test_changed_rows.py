@@ -37,7 +37,7 @@ PLANS = {
 
 
 @pytest.fixture(scope="module", params=PLANS)
-def location(request: pytest.FixtureRequest, postgres_dsn: str, postgres_template: str) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest, postgres_dsn: str, postgres_template: str) -> Iterator[Bench]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         name, url = stack.enter_context(made_database(postgres_dsn, postgres_template))
@@ -54,23 +54,23 @@ def location(request: pytest.FixtureRequest, postgres_dsn: str, postgres_templat
 
 @pytest.mark.parametrize("table", ["checkpoints", "blobs", "writes"])
 @pytest.mark.parametrize("name", DELETIONS)
-def test_a_deletion_finds_rows_that_are_being_changed(location: Bench, name: str, table: str) -> None:
+def test_a_deletion_finds_rows_that_are_being_changed(bench: Bench, name: str, table: str) -> None:
     for begun in BEGINNINGS:
-        location.begin(begun)
-        delete(location, name)
-        expected = rows(location)
+        bench.begin(begun)
+        delete(bench, name)
+        expected = rows(bench)
         for part in PARTS:
-            location.begin(begun)
-            worker = threading.Thread(target=delete, args=(location, name))
-            with location.connection.transaction():
-                change(location, table, part)
+            bench.begin(begun)
+            worker = threading.Thread(target=delete, args=(bench, name))
+            with bench.connection.transaction():
+                change(bench, table, part)
                 worker.start()
-                assert location.waits(worker) or name != "delete_thread"  # That one deletes all rows.
+                assert bench.waits(worker) or name != "delete_thread"  # That one deletes all rows.
             worker.join()
-            assert rows(location) == expected, (begun, part)
+            assert rows(bench) == expected, (begun, part)
 
 
-def change(location: Bench, table: str, part: int) -> None:
+def change(bench: Bench, table: str, part: int) -> None:
     """Change each second row of a table, in a way that does not show."""
     query = sql.SQL(
         """
@@ -82,15 +82,15 @@ def change(location: Bench, table: str, part: int) -> None:
         )
         """
     )
-    assert location.connection.execute(query.format(table=sql.Identifier(table)), [THREAD, part]).rowcount > 0
+    assert bench.connection.execute(query.format(table=sql.Identifier(table)), [THREAD, part]).rowcount > 0
 
 
-def delete(location: Bench, name: str) -> None:
-    kind, *_ = do(location.free[0], OPERATIONS[name].call(10, False, ""), {})
+def delete(bench: Bench, name: str) -> None:
+    kind, *_ = do(bench.free[0], OPERATIONS[name].call(10, False, ""), {})
     assert kind == "ok"
 
 
-def rows(location: Bench) -> dict[str, list[tuple[Any, ...]]]:
+def rows(bench: Bench) -> dict[str, list[tuple[Any, ...]]]:
     """All rows, in the order of their keys."""
     query = sql.SQL("SELECT * FROM langgraph_checkpoint.{} AS t ORDER BY t::text")
-    return {table: location.connection.execute(query.format(sql.Identifier(table))).fetchall() for table in TABLES}
+    return {table: bench.connection.execute(query.format(sql.Identifier(table))).fetchall() for table in TABLES}

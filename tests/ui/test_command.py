@@ -68,16 +68,16 @@ def test_the_store_is_opened_for_reading_unless_changes_are_allowed(
         answer = pages.post("/change", data=given, headers={"origin": "http://127.0.0.1"}, follow_redirects=False)
         assert answer.status_code == (303 if write else 404)
 
-    told: list[bool] = []
+    read_only: list[bool] = []
 
     def opening(url: str, **options: Any) -> CheckpointSaver:
-        told.append(options["read_only"])
+        read_only.append(options["read_only"])
         return open_saver(url, **options)
 
     monkeypatch.setattr("langgraph_checkpoint_custom.ui.serving.serve", serve)
     monkeypatch.setattr("langgraph_checkpoint_custom.cli.common.open_saver", opening)
     cli("ui", *(["--write"] if write else []))
-    assert told == [not write]
+    assert read_only == [not write]
     assert ("inspector: delete-thread" in cli.error) is write
     with cli.store.open() as saver:
         assert saver.thread_exists("a\x1b[31m-thread") is not write

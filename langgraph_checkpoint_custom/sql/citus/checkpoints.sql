@@ -71,12 +71,13 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
 -- name: insert_writes
 -- differs: as put_checkpoint. insert_few_writes stores all writes, after select_lost_claim.
 
--- The next statements read one checkpoint: its writes, then itself, then its blobs. page_latest and page_exact do that in
--- one statement, which takes many times longer to plan than to run.
+-- The next statements read one checkpoint: its writes, then itself, then its blobs. page_latest and page_exact do that
+-- in one statement, which takes many times longer to plan than to run.
 
 -- fragment: write_columns
 -- differs: the part of rows_of_page that is the row of a write.
-'write', thread_id, checkpoint_ns, checkpoint_id, channel, task_id, task_path, idx, type, value, NULL, NULL::bytea, NULL,
+'write', thread_id, checkpoint_ns, checkpoint_id, channel, task_id, task_path, idx, type, value,
+NULL, NULL::bytea, NULL,
 NULL
 
 -- name: select_writes
@@ -97,7 +98,8 @@ ORDER BY checkpoint_id DESC FETCH FIRST ROW WITH TIES
 
 -- fragment: head_columns
 -- differs: the part of rows_of_page that is the row of a checkpoint, and its format.
-'checkpoint', thread_id, checkpoint_ns, checkpoint_id, parent_id, NULL, NULL, NULL::integer, checkpoint_type, checkpoint,
+'checkpoint', thread_id, checkpoint_ns, checkpoint_id, parent_id, NULL, NULL, NULL::integer,
+checkpoint_type, checkpoint,
 metadata_type, metadata, nullif(blob_channels, '{}'), blob_versions, format
 
 -- name: head_latest
@@ -138,7 +140,8 @@ CROSS JOIN LATERAL (
 -- include: heads_and_values
 UNION ALL
 SELECT
-    'blob', r.thread_id, r.checkpoint_ns, NULL, r.channel, r.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+    'blob', r.thread_id, r.checkpoint_ns, NULL, r.channel, r.version, NULL, NULL,
+    b.type, b.value, NULL, NULL, NULL, NULL
 FROM named r
 -- include: blob_of_page
 UNION ALL

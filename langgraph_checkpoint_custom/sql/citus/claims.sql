@@ -23,5 +23,5 @@ WHERE thread_id = %(thread_id)s AND token = %(claim)s
 RETURNING token
 
 -- name: claim_sweep
--- differs: it would delete on all servers whenever a thread is claimed. docs/scaling.md has the statement to run now and
--- then.
+-- differs: it would delete on all servers whenever a thread is claimed. docs/scaling.md has the statement to run now
+-- and then.

@@ -1,4 +1,4 @@
--- Sizes, verification and repair.
+-- Sizes and verification.
 --
 -- The doctor_ statements read a page from all servers first. What the page refers to and does not find is the page
 -- EXCEPT what a join by thread finds.
@@ -11,7 +11,8 @@ WITH sizes AS (
     FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
     JOIN langgraph_checkpoint.checkpoints c ON c.thread_id >= r.bottom COLLATE "C" AND c.thread_id < r.top COLLATE "C"
     UNION ALL
-    SELECT b.thread_id, b.checkpoint_ns, b.channel, CASE WHEN starts_with(b.version, '#/') THEN 'chunk' ELSE 'value' END,
+    SELECT b.thread_id, b.checkpoint_ns, b.channel,
+        CASE WHEN starts_with(b.version, '#/') THEN 'chunk' ELSE 'value' END,
         NULL, octet_length(b.value)
     FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
     JOIN langgraph_checkpoint.blobs b ON b.thread_id >= r.bottom COLLATE "C" AND b.thread_id < r.top COLLATE "C"

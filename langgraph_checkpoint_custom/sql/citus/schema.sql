@@ -1,10 +1,10 @@
 -- What differs if Citus distributes the tables over several servers. A block replaces the one of the same name in
 -- postgres/, or adds one. Each says why.
 --
--- Citus sends a statement to one server if each table in it is restricted to one thread by a parameter. Such a statement
--- may be anything. Of a statement about many threads, each server runs what it can run alone: joins have to be by thread,
--- and no lateral subquery may have a LIMIT. A statement that stores may neither read from other threads nor depend on a
--- query, except for INSERT ... SELECT.
+-- Citus sends a statement to one server if each table in it is restricted to one thread by a parameter. Such a
+-- statement may be anything. Of a statement about many threads, each server runs what it can run alone: joins have to
+-- be by thread, and no lateral subquery may have a LIMIT. A statement that stores may neither read from other threads
+-- nor depend on a query, except for INSERT ... SELECT.
 
 -- name: schema_extension
 -- differs: asked before setup distributes tables.

@@ -1,4 +1,4 @@
--- Lists of threads and interrupts.
+-- Lists of threads, labels and interrupts.
 --
 -- Each server finds the heads of its threads, by joins and groups by thread. Where a page is searched for among the
 -- newest checkpoints, these are read from all servers first.

@@ -229,7 +229,8 @@ FROM found
 -- include: heads_and_values
 UNION ALL
 SELECT
-    'blob', r.thread_id, r.checkpoint_ns, NULL, r.channel, r.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+    'blob', r.thread_id, r.checkpoint_ns, NULL, r.channel, r.version, NULL, NULL,
+    b.type, b.value, NULL, NULL, NULL, NULL
 FROM named r
 -- include: blob_of_page
 UNION ALL

@@ -285,8 +285,9 @@ WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = o.checkpoint_ns AND c.ch
 
 -- name: purge_blobs
 -- The blobs that only deleted checkpoints refer to, and their chunks, except those that a remaining blob shares.
--- `purged` is a list of its own, because a DELETE that joins a UNION ALL misses rows: if another transaction has changed
--- a row in the meantime, PostgreSQL looks for the changed row in that list again, and with an index scan it finds none.
+-- `purged` is a list of its own, because a DELETE that joins a UNION ALL misses rows: if another transaction has
+-- changed a row in the meantime, PostgreSQL looks for the changed row in that list again, and with an index scan it
+-- finds none.
 -- include: with_namespaces_of_deleted
 , refs AS MATERIALIZED (
     SELECT DISTINCT n.checkpoint_ns, c.channel, c.version, c.deleting

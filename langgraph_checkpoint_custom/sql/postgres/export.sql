@@ -50,7 +50,8 @@ SELECT
     checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type,
     CASE WHEN %(hashed)s THEN sha256(value) ELSE value END
 FROM langgraph_checkpoint.writes
-WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id, task_id, idx) > (%(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
+WHERE thread_id = %(thread_id)s
+AND (checkpoint_ns, checkpoint_id, task_id, idx) > (%(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
 ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 
 -- name: export_labels

@@ -1,8 +1,10 @@
 -- The history of a `DeltaChannel`.
 
--- fragment: with_id_ranges
--- One row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`.
--- A range ends where the parent is not the next lower id, or where a channel that is still `unseeded`, without a seed,
+-- name: select_delta_history
+-- What a checkpoint is rebuilt from: id ranges, the seeds at their ends, and writes. The rows have few columns, because
+-- there may be many thousands of writes. Some writes may have no checkpoint; its id is not in `ids` then. `ranges` has
+-- a row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`. A
+-- range ends where the parent is not the next lower id, or where a channel that is still `unseeded`, without a seed,
 -- has its seed; `unseeded_after` are the channels that have none after that. A parent chain that loops repeats a row in
 -- the end, and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its
 -- parent may be deleted.
@@ -56,13 +58,7 @@ WITH RECURSIVE start AS MATERIALIZED (
     )
 ), ranges AS MATERIALIZED (
     SELECT * FROM walk WHERE top IS NOT NULL
-)
-
--- name: select_delta_history
--- What a checkpoint is rebuilt from: id ranges, the seeds at their ends, and writes. The rows have few columns, because
--- there may be many thousands of writes. Some writes may have no checkpoint; its id is not in `ids` then.
--- include: with_id_ranges
-, seeds AS MATERIALIZED (
+), seeds AS MATERIALIZED (
     SELECT i.bottom, r.*, b.*
     FROM ranges i
     CROSS JOIN LATERAL (

@@ -64,7 +64,8 @@ WITH ours AS MATERIALIZED (
     LEFT JOIN pg_catalog.pg_collation k ON k.oid = a.attcollation
     LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     UNION ALL
-    SELECT 'index ' || replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') || CASE WHEN i.indisvalid THEN '' ELSE ' (not valid)' END
+    SELECT 'index ' || replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ')
+        || CASE WHEN i.indisvalid THEN '' ELSE ' (not valid)' END
     FROM ours o JOIN pg_catalog.pg_index i ON i.indrelid = o.oid
     JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid AND NOT starts_with(x.relname, 'searchable_')
     UNION ALL
@@ -153,7 +154,8 @@ FROM sizes GROUP BY 1
 -- name: sizes_of_namespaces
 -- The namespaces of a thread, or with `merged` whole threads.
 -- include: with_sizes
-SELECT CASE WHEN %(merged)s THEN thread_id ELSE checkpoint_ns END, count(*) FILTER (WHERE kind = 'checkpoint'), count(*),
+SELECT CASE WHEN %(merged)s THEN thread_id ELSE checkpoint_ns END,
+    count(*) FILTER (WHERE kind = 'checkpoint'), count(*),
     sum(bytes)::bigint, min(checkpoint_id), max(checkpoint_id)
 FROM sizes GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT %(limit)s
 
@@ -289,7 +291,8 @@ WHERE (SELECT min(c.checkpoint_ns) FROM langgraph_checkpoint.checkpoints c WHERE
 -- differs: a fragment because citus/ includes it, too.
 WITH page AS MATERIALIZED (
     SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
-    WHERE (thread_id, name) > (%(thread_id)s, %(name)s) AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
+    WHERE (thread_id, name) > (%(thread_id)s, %(name)s)
+    AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, name LIMIT %(limit)s
 )
 

@@ -9,7 +9,9 @@ r.checkpoint_id = (
     SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
     WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
 )
-AND r.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = r.thread_id)
+AND r.checkpoint_ns = (
+    SELECT min(n.checkpoint_ns) FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = r.thread_id
+)
 
 -- name: threads_newest
 -- Walks down from the newest checkpoint of all threads and skips those that are not the newest of their thread. It
@@ -134,7 +136,8 @@ WITH recent AS MATERIALIZED (
 -- include: candidate_heads
 -- In the order of the candidates. If there may be more checkpoints, an additional row has only NULLs.
 SELECT * FROM (
-    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads LIMIT %(limit)s
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata
+    FROM heads LIMIT %(limit)s
 ) AS page
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM recent HAVING count(*) = %(reach)s

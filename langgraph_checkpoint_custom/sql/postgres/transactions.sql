@@ -19,8 +19,8 @@ WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints'
 -- from another one, or changes who may write to it holds the lock alone. A transaction that stores rows which refer to
 -- other rows shares it. The lock is taken by a statement of its own, so that the next statement sees everything that
 -- was committed before. docs/architecture.md has the lock of each operation. The key of the lock contains the schema.
--- The statement names a table with rows of the thread, so that the lock is taken where these rows are. count(*) makes one
--- row of none.
+-- The statement names a table with rows of the thread, so that the lock is taken where these rows are. count(*) makes
+-- one row of none.
 
 -- name: lock_thread
 -- differs: SQLite has one writer at a time.

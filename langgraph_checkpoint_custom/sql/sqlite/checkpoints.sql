@@ -96,12 +96,12 @@ WHERE excluded.idx < 0
 -- include: newest_of_namespace
 
 -- name: select_latest
--- differs: a checkpoint that refers to no other rows, in 6 µs, where the statement that page_latest starts takes 9. Any
--- other checkpoint has the kind 'more'. Parameters go by position, one for each placeholder: Python 3.14 accepts no
--- tuple for ?1.
+-- differs: a checkpoint that refers to no other rows, in 6 µs, where page_latest takes 9. Any other checkpoint has
+-- the kind 'more'. Parameters go by position, one for each placeholder: Python 3.14 accepts no tuple for ?1.
 SELECT * FROM (
     SELECT
-        CASE WHEN blob_channels = '[]' AND (format > 3 OR parent_id IS NULL) THEN 'checkpoint' ELSE 'more' END, thread_id, checkpoint_ns,
+        CASE WHEN blob_channels = '[]' AND (format > 3 OR parent_id IS NULL) THEN 'checkpoint' ELSE 'more' END,
+        thread_id, checkpoint_ns,
         checkpoint_id, parent_id, NULL, NULL, NULL, checkpoint_type, checkpoint, metadata_type, metadata, NULL, NULL
     FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
@@ -118,7 +118,8 @@ FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = (
 -- name: select_exact
 -- differs: as select_latest. It finds a hidden checkpoint, too.
 SELECT
-    CASE WHEN blob_channels = '[]' AND (format > 3 OR parent_id IS NULL) THEN 'checkpoint' ELSE 'more' END, thread_id, checkpoint_ns,
+    CASE WHEN blob_channels = '[]' AND (format > 3 OR parent_id IS NULL) THEN 'checkpoint' ELSE 'more' END,
+    thread_id, checkpoint_ns,
     checkpoint_id, parent_id, NULL, NULL, NULL, checkpoint_type, checkpoint, metadata_type, metadata, NULL, NULL
 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 UNION ALL
@@ -174,7 +175,8 @@ SELECT
 FROM found
 UNION ALL
 SELECT
-    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL,
+    b.type, b.value, NULL, NULL, NULL, NULL
 FROM named f
 CROSS JOIN blobs b ON b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns
     AND b.channel = f.channel AND b.version = f.name

@@ -160,7 +160,9 @@ SELECT
         WHEN hidden OR EXISTS (
             SELECT 1 FROM checkpoints o
             WHERE o.thread_id = :thread_id AND o.checkpoint_ns = k.checkpoint_ns AND o.checkpoint_id = k.parent_id
-            AND (is_past OR (o.checkpoint_ns, o.checkpoint_id) IN (SELECT a.checkpoint_ns, a.checkpoint_id FROM copied a))
+            AND (is_past OR (o.checkpoint_ns, o.checkpoint_id) IN (
+                SELECT a.checkpoint_ns, a.checkpoint_id FROM copied a
+            ))
         ) THEN parent_id
     END,
     iif(is_point, :metadata_type, metadata_type),

@@ -47,7 +47,8 @@ ORDER BY checkpoint_ns, channel, version LIMIT :limit
 SELECT
     checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 FROM writes
-WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id, task_id, idx) > (:checkpoint_ns, :checkpoint_id, :task_id, :idx)
+WHERE thread_id = :thread_id
+AND (checkpoint_ns, checkpoint_id, task_id, idx) > (:checkpoint_ns, :checkpoint_id, :task_id, :idx)
 ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT :limit
 
 -- name: export_labels

@@ -1,8 +1,10 @@
 -- The history of a `DeltaChannel`.
 
--- fragment: with_id_ranges
--- One row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`.
--- A range ends where the parent is not the next lower id, or where a channel that is still `unseeded`, without a seed,
+-- name: select_delta_history
+-- What a checkpoint is rebuilt from: id ranges, the seeds at their ends, and writes. The rows have few columns, because
+-- there may be many thousands of writes. Some writes may have no checkpoint; its id is not in `ids` then. `ranges` has
+-- a row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`. A
+-- range ends where the parent is not the next lower id, or where a channel that is still `unseeded`, without a seed,
 -- has its seed; `unseeded_after` are the channels that have none after that. A parent chain that loops repeats a row in
 -- the end, and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its
 -- parent may be deleted.
@@ -24,7 +26,8 @@ WITH RECURSIVE target AS MATERIALIZED (
     SELECT NULL, checkpoint_id, parent_id, replayed, :asked, :asked FROM target
     UNION
     SELECT
-        child.parent_id, c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END, child.unseeded_after,
+        child.parent_id, c.checkpoint_id, c.parent_id,
+        CASE WHEN c.hidden THEN c.delta_channels END, child.unseeded_after,
         (
             SELECT json_group_array(value) FROM json_each(child.unseeded_after)
             WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
@@ -57,13 +60,7 @@ WITH RECURSIVE target AS MATERIALIZED (
     )
 ), ranges AS MATERIALIZED (
     SELECT * FROM walk WHERE top IS NOT NULL
-)
-
--- name: select_delta_history
--- What a checkpoint is rebuilt from: id ranges, the seeds at their ends, and writes. The rows have few columns, because
--- there may be many thousands of writes. Some writes may have no checkpoint; its id is not in `ids` then.
--- include: with_id_ranges
-, seeds AS NOT MATERIALIZED (
+), seeds AS NOT MATERIALIZED (
     SELECT r.bottom, b.*
     FROM ranges r
     CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
@@ -84,7 +81,8 @@ SELECT
         WHERE value NOT IN (SELECT value FROM json_each(r.unseeded_after))
     ), r.replayed
 FROM ranges r
-LEFT JOIN checkpoints c ON r.unseeded <> r.unseeded_after AND c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
+LEFT JOIN checkpoints c ON r.unseeded <> r.unseeded_after
+    AND c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
     AND c.checkpoint_id = r.bottom
     AND EXISTS (
         SELECT 1 FROM json_each(c.inline_channels) AS i WHERE i.value IN (SELECT value FROM json_each(r.unseeded))
@@ -115,4 +113,5 @@ FROM ranges r
 CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = :checkpoint_ns
     AND w.checkpoint_id BETWEEN r.bottom AND r.top
 WHERE likelihood(r.top IS NOT NULL, 0.00001)
-AND w.channel IN (SELECT value FROM json_each(:asked)) AND (r.unseeded = :asked OR instr(r.unseeded, json_quote(w.channel)))
+AND w.channel IN (SELECT value FROM json_each(:asked))
+AND (r.unseeded = :asked OR instr(r.unseeded, json_quote(w.channel)))

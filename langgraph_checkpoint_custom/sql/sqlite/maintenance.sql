@@ -46,7 +46,8 @@ AND task_id = :task_id AND idx = :idx AND value = :old_value
 
 -- name: catalog_lines
 WITH ours AS MATERIALIZED (
-    SELECT name, strict FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'
+    SELECT name, strict FROM pragma_table_list
+    WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'
 )
 SELECT 'table ' || name || CASE WHEN strict THEN ', strict' ELSE '' END AS line FROM ours
 UNION ALL
@@ -92,7 +93,8 @@ FROM sizes GROUP BY thread_id
 -- The sizes of a thread, of which at most `most` rows of each table are counted.
 WITH sizes AS (
     SELECT * FROM (
-        SELECT CASE WHEN hidden THEN 'hidden' ELSE 'checkpoint' END AS kind, length(checkpoint) + length(metadata) AS bytes
+        SELECT CASE WHEN hidden THEN 'hidden' ELSE 'checkpoint' END AS kind,
+            length(checkpoint) + length(metadata) AS bytes
         FROM checkpoints WHERE thread_id = :thread_id ORDER BY checkpoint_ns, checkpoint_id LIMIT :most
     )
     UNION ALL
@@ -195,7 +197,8 @@ SELECT 'missing chunk', p.thread_id, p.checkpoint_ns, p.channel, p.version, n.va
 FROM page p CROSS JOIN json_each(p.chunks) AS n
 WHERE NOT EXISTS (
     SELECT 1 FROM blobs b
-    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel AND b.version = n.value
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+    AND b.channel = p.channel AND b.version = n.value
 )
 UNION ALL
 SELECT * FROM (

@@ -343,13 +343,13 @@ async def test_a_fork_onto_an_existing_thread_is_refused(checkpointer: Checkpoin
 async def test_concurrent_tasks_lose_nothing(checkpointer: Checkpointer) -> None:
     changes: list[Coroutine[Any, Any, None]] = []
     for number in range(25):
-        changes.append(checkpointer.append("thread", [user(f"{number} {location}") for location in range(3)]))
+        changes.append(checkpointer.append("thread", [user(f"{number} {position}") for position in range(3)]))
         changes.append(checkpointer.save_extra("thread", {f"{number}": number}))
     await asyncio.gather(*changes)
     found = await loaded(checkpointer)
     assert found.extra == {f"{number}": number for number in range(25)}
     batches = [tuple(texts(found.messages)[start : start + 3]) for start in range(0, 75, 3)]
-    assert sorted(batches) == sorted(tuple(f"{number} {location}" for location in range(3)) for number in range(25))
+    assert sorted(batches) == sorted(tuple(f"{number} {position}" for position in range(3)) for number in range(25))
 
 
 async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:

@@ -32,7 +32,7 @@ async def cuts(checkpointer: CubeLoopCheckpointer, proxy: FaultyProxy, number: i
     thread_id, fork_id = f"thread {number}", f"fork {number}"
     question = HitlRequest(question_id="q", thread_id=None, payload=ConfirmRequest(prompt="?"), created_at=0.0)
     messages: list[Message] = [
-        UserMessage(content=[TextContent(text=f"{location}")], run_id="run") for location in range(4)
+        UserMessage(content=[TextContent(text=f"{position}")], run_id="run") for position in range(4)
     ]
     made = 0
 

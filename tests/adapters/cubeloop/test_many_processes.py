@@ -87,7 +87,7 @@ async def no_key_of_extra_is_lost(team: Team) -> None:
 
 async def batches_are_contiguous_and_in_order(team: Team) -> None:
     def batches(process: int) -> list[list[str]]:
-        return [[f"{process} {number} {location}" for location in range(3)] for number in range(50)]
+        return [[f"{process} {number} {position}" for position in range(3)] for number in range(50)]
 
     def append(batch: list[str]) -> Call:
         return "append", {**THREAD, "messages": [message(text) for text in batch]}
@@ -145,7 +145,7 @@ async def completed_runs_stay_as_they_are(team: Team) -> None:
     for name in names(50):
         run = {"thread_id": "races", "run_id": name}
         await team.checkpointer.claim_run(**run)
-        append = ("append", {"thread_id": "races", "messages": [message(f"{location}", name) for location in range(2)]})
+        append = ("append", {"thread_id": "races", "messages": [message(f"{position}", name) for position in range(2)]})
         snapshot = ("snapshot", {"thread_id": "races", "after_run_id": name})
         *appended, (_, completed) = team.do([append], [append], [append], [("mark_run_complete", run), snapshot])
         results = Counter(result for each in appended for result in each)

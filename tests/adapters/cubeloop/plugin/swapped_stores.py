@@ -61,7 +61,7 @@ class Memory(CubeLoopCheckpointer):
         return {
             thread_id: {
                 **dict.fromkeys(channels.get("claimed", ()), Run()),
-                **{run_id: Run(location, location) for location, run_id in enumerate(channels.get("completed", ()), 1)},
+                **{run_id: Run(position, position) for position, run_id in enumerate(channels.get("completed", ()), 1)},
             }
             for thread_id, channels in found.items()
         }
