@@ -50,11 +50,9 @@ from langgraph_checkpoint_custom.model.keys import (
     CheckpointRow,
     Key,
     Page,
-    before_id,
     config_of,
     key_of,
     limit_number,
-    namespace_of,
     newest,
     own_key_of,
     tenant_text,
@@ -62,6 +60,7 @@ from langgraph_checkpoint_custom.model.keys import (
     thread_text,
 )
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
+from langgraph_checkpoint_custom.model.pages import asked_page, next_page
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, Location, must_be_newest, note_read
 from langgraph_checkpoint_custom.operations.copies import copy_thread
@@ -83,7 +82,7 @@ from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
 from langgraph_checkpoint_custom.recent import Recent
 from langgraph_checkpoint_custom.retention import Retention, Sweeper
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 from langgraph_checkpoint_custom.threads import ThreadMethods
 
@@ -433,11 +432,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Source: BaseCheckpointSaver.list.
         """
         texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = self._first_page(config, texts, before, limit)
+        page = asked_page(config, texts, before, limit, PAGE)
         while page is not None:
             reply = self._driver.run(self._list_page(page, texts))
             yield from reply.tuples[:limit]
-            page, limit = _next_page(page, reply, limit)
+            page, limit = next_page(reply.after, len(reply.tuples), limit, PAGE)
 
     async def alist(
         self,
@@ -449,12 +448,12 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Async version of `list`."""
         texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = self._first_page(config, texts, before, limit)
+        page = asked_page(config, texts, before, limit, PAGE)
         while page is not None:
             reply = await self._driver.arun(self._list_page(page, texts))
             for found in reply.tuples[:limit]:
                 yield found
-            page, limit = _next_page(page, reply, limit)
+            page, limit = next_page(reply.after, len(reply.tuples), limit, PAGE)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -740,18 +739,6 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         names = texts("channel", channels, MAX_CHANNEL)
         return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
 
-    def _first_page(
-        self, config: RunnableConfig | None, filter: Mapping[str, str], before: RunnableConfig | None, limit: int | None
-    ) -> Page | None:
-        thread_id = checkpoint_ns = exact = None
-        if config:
-            thread_id, _, exact = key_of(config)
-            checkpoint_ns = namespace_of(config)
-        if limit == 0:
-            return None
-        size = PAGE if limit is None else min(limit, PAGE)
-        return first_page(thread_id, checkpoint_ns, exact, before_id(before), filter, size)
-
     def _list_page(self, page: Page, filter: Mapping[str, str]) -> Operation[PageReply]:
         return list_page(self._dialect, self._codec, self.get_next_version, page, filter)
 
@@ -767,16 +754,3 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         if strategy == "keep_latest":
             return [prune_thread(self._dialect, thread_id) for thread_id in ids]
         return [delete_thread(self._dialect, thread_id) for thread_id in ids]
-
-
-def _next_page(page: Page, reply: PageReply, limit: int | None) -> tuple[Page | None, int | None]:
-    """The page to read after a reply, and what remains of the limit."""
-    if limit is not None:
-        limit -= len(reply.tuples)
-        if limit <= 0:
-            return None, limit
-    if reply.after is None:
-        return None, limit
-    # If the database cannot evaluate a filter, a page may hold fewer matches than requested; then ask for a full page.
-    decided = len(reply.tuples) == page.limit
-    return reply.after._replace(limit=min(limit, PAGE) if limit is not None and decided else PAGE), limit

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
@@ -21,17 +21,16 @@ from langgraph_checkpoint_custom.model.keys import (
     AFTER_ALL,
     MAX_ID,
     Key,
-    Page,
     before_id,
     key_of,
     label_text,
     limit_number,
-    namespace_of,
     prefix_text,
     text,
     thread_text,
 )
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
+from langgraph_checkpoint_custom.model.pages import asked_page, next_page
 from langgraph_checkpoint_custom.model.records import (
     RECORDS,
     CheckpointRecord,
@@ -54,7 +53,7 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     write_positions,
 )
 from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
 class ThreadMethods(ABC):
@@ -121,7 +120,7 @@ class ThreadMethods(ABC):
         while page is not None:
             reply = self._driver.run(threads_page(self._dialect, self._codec, page, texts))
             yield from reply.threads[:limit]
-            page, limit = _next(reply.after, len(reply.threads), limit)
+            page, limit = next_page(reply.after, len(reply.threads), limit, RECORDS)
 
     async def athreads(
         self,
@@ -138,7 +137,7 @@ class ThreadMethods(ABC):
             reply = await self._driver.arun(threads_page(self._dialect, self._codec, page, texts))
             for found in reply.threads[:limit]:
                 yield found
-            page, limit = _next(reply.after, len(reply.threads), limit)
+            page, limit = next_page(reply.after, len(reply.threads), limit, RECORDS)
 
     def tenants(self) -> list[str]:
         """Return the names of the tenants that have threads, to pass to `for_tenant`.
@@ -203,11 +202,11 @@ class ThreadMethods(ABC):
             limit: The largest number of checkpoints; None means all.
         """
         texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = _first_records(config, texts, before, limit)
+        page = asked_page(config, texts, before, limit, RECORDS)
         while page is not None:
             reply = self._driver.run(history_page(self._dialect, self._codec, page, texts))
             yield from reply.records[:limit]
-            page, limit = _next(reply.after, len(reply.records), limit)
+            page, limit = next_page(reply.after, len(reply.records), limit, RECORDS)
 
     async def ahistory(
         self,
@@ -219,12 +218,12 @@ class ThreadMethods(ABC):
     ) -> AsyncIterator[CheckpointRecord]:
         """Async version of `history`."""
         texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = _first_records(config, texts, before, limit)
+        page = asked_page(config, texts, before, limit, RECORDS)
         while page is not None:
             reply = await self._driver.arun(history_page(self._dialect, self._codec, page, texts))
             for found in reply.records[:limit]:
                 yield found
-            page, limit = _next(reply.after, len(reply.records), limit)
+            page, limit = next_page(reply.after, len(reply.records), limit, RECORDS)
 
     # Labels
 
@@ -458,29 +457,3 @@ def _first_threads(prefix: str, before: ThreadRecord | RunnableConfig | None, li
         return ThreadPage(before.newest.checkpoint_id, thread_text(before.thread_id), {}, size, prefix)
     ceiling = before_id(before)
     return ThreadPage(AFTER_ALL if ceiling is None else ceiling, "", {}, size, prefix)
-
-
-def _first_records(
-    config: RunnableConfig | None, filter: Mapping[str, str], before: RunnableConfig | None, limit: int | None
-) -> Page | None:
-    thread_id = checkpoint_ns = exact = None
-    if config:
-        thread_id, _, exact = key_of(config)
-        checkpoint_ns = namespace_of(config)
-    if limit == 0:
-        return None
-    size = RECORDS if limit is None else min(limit, RECORDS)
-    return first_page(thread_id, checkpoint_ns, exact, before_id(before), filter, size)
-
-
-AnyPage = TypeVar("AnyPage", ThreadPage, Page)
-
-
-def _next(after: AnyPage | None, found: int, limit: int | None) -> tuple[AnyPage | None, int | None]:
-    """The page after one on which `found` were found, and what remains of the limit."""
-    if limit is not None:
-        limit -= found
-    if after is None or (limit is not None and limit <= 0):
-        return None, limit
-    # If the database cannot evaluate a filter, a page may hold fewer matches than requested; then ask for a full page.
-    return after._replace(limit=min(limit, RECORDS) if limit is not None and found == after.limit else RECORDS), limit

@@ -29,13 +29,14 @@ from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import MAX_ID, Key, Page, key_of, text
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import RECORDS
 from langgraph_checkpoint_custom.operations.delete import delete_checkpoint
 from langgraph_checkpoint_custom.operations.labels import label, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.operations.list_threads import history_page
 from langgraph_checkpoint_custom.operations.read import list_page
 from langgraph_checkpoint_custom.saver import PAGE, CheckpointSaver
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter

@@ -13,19 +13,17 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from langgraph_checkpoint_custom.encoding.encode import Encoded
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
-    AFTER_ALL,
     KIND_MARK,
     Key,
     Page,
     WriteRow,
-    right_above,
 )
 from langgraph_checkpoint_custom.sql.store_statements import StoreStatements
 from langgraph_checkpoint_custom.sql.thread_statements import PURGE, ThreadStatements
@@ -201,18 +199,3 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def release_claim(self, thread_id: str, token: str) -> RoundTrip:
         """End a claim; the reply is empty if the claim was lost."""
         return self._round_trip("release_claim", thread_id=thread_id, claim=token)
-
-
-def first_page(
-    thread_id: str | None,
-    checkpoint_ns: str | None,
-    exact: str | None,
-    before: str | None,
-    filter: Mapping[str, str],
-    limit: int,
-) -> Page:
-    """Return the first page of a list; of checkpoint `exact` only, if that is given."""
-    ceiling = AFTER_ALL if before is None else before
-    if exact is not None:
-        ceiling = min(ceiling, right_above(exact))
-    return Page(thread_id, checkpoint_ns, exact or "", ceiling, "", "", filter, limit)

@@ -23,6 +23,7 @@ from langgraph_checkpoint_custom.encoding.encode import Encoded, encode_checkpoi
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, adrive, done, drive
 from langgraph_checkpoint_custom.model.keys import Key, key_of
+from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.copies import copy_thread, fork_thread
 from langgraph_checkpoint_custom.operations.delete import (
@@ -46,7 +47,7 @@ from langgraph_checkpoint_custom.operations.list_threads import (
 from langgraph_checkpoint_custom.operations.read import get_tuple, list_page
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.operations.write import put, put_writes
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 

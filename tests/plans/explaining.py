@@ -15,8 +15,9 @@ from langgraph_checkpoint_custom.encoding.encode import Encoded
 from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes
+from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.thread_statements import Fork
 from tests.plans.conftest import SHORT

@@ -22,7 +22,8 @@ from langgraph_checkpoint_custom import PostgresSaver, open_saver
 from langgraph_checkpoint_custom.drivers.postgres_prepared import text_of
 from langgraph_checkpoint_custom.engine.operation import RoundTrip
 from langgraph_checkpoint_custom.model.keys import Key, WriteRow
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.model.pages import first_page
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 from langgraph_checkpoint_custom.sql.thread_statements import Fork
