@@ -293,9 +293,7 @@ def _in_transaction(
     pgconn.pipeline_sync()
     answers = (yield Exchange(pgconn, pipeline=True))[:-1]
     pgconn.exit_pipeline_mode()
-    if pgconn.transaction_status != pq.TransactionStatus.IDLE:
-        pgconn.send_query_params(b"ROLLBACK", None)
-        yield Exchange(pgconn)
+    yield from _ended(pgconn)
     failed = next((answer for answer in answers if answer.status == pq.ExecStatus.FATAL_ERROR), None)
     # The server skips everything after a failed statement.
     return answers[1:-1] if failed is None else [failed]

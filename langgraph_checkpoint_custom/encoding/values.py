@@ -232,15 +232,7 @@ class Values:
             UnreadableValue: The bytes cannot be unsealed, or the value cannot be restored. Errors of the serializer
                 pass through.
         """
-        return self._serde.loads_typed(self._unseal(type_, data, location))
-
-    def unsealed(self, type_: str, data: bytes, location: Location) -> tuple[str, bytes]:
-        """Unseal bytes: return the serializer's own type and bytes, as `dumps_unsealed` returned them.
-
-        Raises:
-            UnreadableValue: The bytes cannot be unsealed.
-        """
-        return self._unseal(type_, data, location)
+        return self._serde.loads_typed(self.unsealed(type_, data, location))
 
     def loads_unsealed(self, type_: str, data: bytes) -> Any:
         """Decode the type and bytes that `unsealed` returned; errors of the serializer pass through."""
@@ -250,7 +242,7 @@ class Values:
         """Unseal and decode a channel value in one piece, and sample it if it is large; raises as `loads` does."""
         if len(data) < LEAST:
             return self.loads(type_, data, location), None
-        own, plain = self._unseal(type_, data, location)
+        own, plain = self.unsealed(type_, data, location)
         value = self._serde.loads_typed((own, plain))
         return value, with_samples(location[-1], plain) if is_large(value, len(plain)) else None
 
@@ -264,11 +256,11 @@ class Values:
         self, own_row: Stored, names: str, chunks: Sequence[tuple[str, Stored]], location: Location
     ) -> JoinedChunks:
         """Unseal, join and decode the chunks of a value; raises as `loads` does."""
-        stored = self._unseal(*own_row, (*location, names), CHUNKED)[1]
+        stored = self.unsealed(*own_row, (*location, names), CHUNKED)[1]
 
         def unsealed(named: tuple[str, Stored]) -> bytes:
             name, chunk = named
-            return self._unseal(*chunk, (*location[:-1], name))[1]
+            return self.unsealed(*chunk, (*location[:-1], name))[1]
 
         return join_chunks(stored, chunks, unsealed, lambda data: self._serde.loads_typed((MSGPACK, data)))
 
@@ -280,7 +272,7 @@ class Values:
         """
         if _layers(type_)[1].startswith(CHUNKED):
             return None
-        return self._unseal(type_, data, location)
+        return self.unsealed(type_, data, location)
 
     def renewed(self, type_: str, data: bytes, location: Location) -> Stored | None:
         """Seal stored bytes again with the current settings, or return None if they are current. Creates no object."""
@@ -290,7 +282,7 @@ class Values:
                 self.cipher.decrypt(_of_cipher(own)[1], data)
                 return None
         form = CHUNKED if layers.startswith(CHUNKED) else ""
-        renewed = self._seal(*self._unseal(type_, data, location, form), location, form)
+        renewed = self._seal(*self.unsealed(type_, data, location, form), location, form)
         return None if renewed.type == type_ and not layers.endswith(BOUND) else renewed
 
     def _chunk(self, value: Any, location: Location, before: ChunkedValue | None = None) -> Large | None:
@@ -316,8 +308,14 @@ class Values:
                 return Stored(f"{type_}|{form}{COMPRESSED}", compressed)
         return Stored(f"{type_}|{form}" if form or "|" in type_ else type_, data)
 
-    def _unseal(self, stored_type: str, data: bytes, location: Location, form: str = "") -> tuple[str, bytes]:
-        """The serializer's own type and bytes."""
+    def unsealed(self, stored_type: str, data: bytes, location: Location, form: str = "") -> tuple[str, bytes]:
+        """Unseal bytes: return the serializer's own type and bytes, as `dumps_unsealed` returned them.
+
+        `form` is `CHUNKED` for the own row of a value in chunks.
+
+        Raises:
+            UnreadableValue: The bytes cannot be unsealed.
+        """
         type_, layers = _layers(stored_type)
         if layers.startswith(CHUNKED) != (form == CHUNKED):
             raise UnreadableValue(

@@ -125,3 +125,11 @@ class ThreadPage(NamedTuple):
     filter: Mapping[str, str]
     limit: int
     prefix: str = ""
+
+
+def time_from(text: object) -> datetime | None:
+    """Return the time of a checkpoint from the text that LangGraph writes, in ISO format; None if it is not a time."""
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None

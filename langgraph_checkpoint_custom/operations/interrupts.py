@@ -6,7 +6,6 @@ Must not know: databases.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import INTERRUPT
@@ -16,7 +15,7 @@ from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import StaleInterrupt
 from langgraph_checkpoint_custom.model.keys import Range, TupleRow, right_above
-from langgraph_checkpoint_custom.model.records import Interrupt, Question, WaitingThread
+from langgraph_checkpoint_custom.model.records import Interrupt, Question, WaitingThread, time_from
 from langgraph_checkpoint_custom.operations.read import in_order
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -87,17 +86,9 @@ def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingT
             ]
         )
         if interrupts:
-            since = _time(decoder.outline(type_, data).get("ts"))
+            since = time_from(decoder.outline(type_, data).get("ts"))
             found.append(WaitingThread(thread_id, checkpoint_id, since, tuple(interrupts)))
     return found
-
-
-def _time(text: object) -> datetime | None:
-    """Return the time in a checkpoint document, which LangGraph writes in ISO format."""
-    try:
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 def check_open(found: CheckpointTuple | None, interrupt_id: str) -> None:

@@ -16,6 +16,7 @@ from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.model.records import time_from
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
@@ -48,8 +49,8 @@ def time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[datetime | None]:
         return None
     ((type_, data),) = rows
     try:
-        text = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "").outline(type_, data).get("ts")
-        time = datetime.fromisoformat(text) if isinstance(text, str) else None
+        decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "")
+        time = time_from(decoder.outline(type_, data).get("ts"))
     except Exception:  # The document cannot be read, for any reason.
         return None
     return time if time is None or time.tzinfo else time.replace(tzinfo=timezone.utc)

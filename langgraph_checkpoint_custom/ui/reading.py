@@ -26,7 +26,7 @@ from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFou
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, prefix_text, thread_text
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of
-from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord, time_from
 from langgraph_checkpoint_custom.operations.export_rows import next_thread
 from langgraph_checkpoint_custom.operations.inspector import (
     CheckpointSize,
@@ -279,7 +279,7 @@ class Store:
     def _show_values(self, state: State, found: CheckpointTuple) -> None:
         document = found.checkpoint
         state.metadata = dict(found.metadata)
-        state.time = _time(document.get("ts")) or state.time
+        state.time = time_from(document.get("ts")) or state.time
         state.versions = document.get("channel_versions") or {}
         stored = {one.channel: one for one in state.sizes.values}
         channels = []
@@ -460,13 +460,6 @@ def _length(value: Any) -> int | None:
     try:
         return len(pack(value))
     except Exception:  # It came from bytes that cannot be written again.
-        return None
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
         return None
 
 
