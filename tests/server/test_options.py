@@ -65,7 +65,7 @@ async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: py
         sizes = {name: pools._options[name] for name in ("min_size", "max_size", "timeout")}
         assert sizes == {"min_size": 0, "max_size": 3, "timeout": 4.0}
         assert (pools._options["kwargs"]["connect_timeout"], pools._answer_timeout) == (5, 6.5)
-        assert saver._driver._prepare is False
+        assert saver._driver._sessions._prepare is False
         assert (saver._concurrent_writers, saver._on_unreadable) == ("reject", "raw")
         assert saver._clear[-2:] == ("user", "topic")
         assert saver._codec._compress is False
