@@ -35,10 +35,10 @@ from pydantic import ValidationError
 
 from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK, ChunkedValue, Known, is_still
 from langgraph_checkpoint_custom.encoding.extensions import UnstorableValue
+from langgraph_checkpoint_custom.encoding.inline import Room
 from langgraph_checkpoint_custom.encoding.inserts import inserted, number_for
 from langgraph_checkpoint_custom.encoding.known import INLINE_BYTES, KnownValues, Packed, is_short
 from langgraph_checkpoint_custom.encoding.objects import pack, said_by
-from langgraph_checkpoint_custom.encoding.room import Room
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Large, Stored, Values
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Offload, done

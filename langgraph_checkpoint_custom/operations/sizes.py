@@ -1,4 +1,4 @@
-"""Counting rows and bytes, and the dry run of an operation.
+"""Counting rows and bytes.
 
 Must not know: SQL, connections, serializers: nothing here reads a value.
 """
@@ -6,9 +6,9 @@ Must not know: SQL, connections, serializers: nothing here reads a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from langgraph_checkpoint_custom.engine.operation import Operation, Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Rows of a table that a list counts of each thread, so that a long thread takes no longer than some tens of
@@ -141,38 +141,3 @@ def sizes_of_store(d: SqlDialect, limit: int) -> Steps[Store]:
         [LargeThread(d.own_thread_id(row[0]), *row[1:]) for row in threads],
         [ChannelSize(*row) for row in channels],
     )
-
-
-@operation("exclusive", locks=["thread_id"])
-def counted_change(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[tuple[ThreadSize, ThreadSize]]:
-    """Run a write, and return the sizes of a thread before and after it. No other operation has changed it in between.
-
-    Round trips: those of the write, and 2.
-    Idempotent: as the write is. If the answer to an attempt was lost, the sizes are those before and after the next.
-    """
-    before = yield from sizes_of_threads(d, [thread_id]).start()
-    yield from op.start()
-    after = yield from sizes_of_threads(d, [thread_id]).start()
-    return before[thread_id], after[thread_id]
-
-
-class DryRunResult(Exception):  # Not an error: an exception is what rolls a dry run back.
-    """The sizes of a thread before and after an operation that was rolled back."""
-
-    def __init__(self, before: ThreadSize, after: ThreadSize) -> None:
-        super().__init__("nothing was changed")
-        self.before = before
-        self.after = after
-
-
-@operation("dry_run")
-def dry_run_of(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[None]:
-    """Run a write, count the rows of a thread before and after it, and roll it back. It takes the locks of the write.
-
-    Round trips: those of the write, and 2.
-    Raises: DryRunResult, or what the write raises.
-    """
-    before = yield from sizes_of_threads(d, [thread_id]).start()
-    yield from op.start()
-    after = yield from sizes_of_threads(d, [thread_id]).start()
-    raise DryRunResult(before[thread_id], after[thread_id])

@@ -1,4 +1,4 @@
-"""Decides which values have room in a checkpoint's document; the others are blobs.
+"""Decides which values are inline, as far as a checkpoint's document has room; the others are blobs.
 
 Must not know: serializers, SQL.
 """
