@@ -383,11 +383,12 @@ def _given(names: Set[str], held: Mapping[str, Any]) -> list[str] | None:
 
 
 def can_be_made(code: int, cls: type, payload: Any) -> bool:
+    """Whether a class creates its object again from the payload that LangGraph stores."""
     from langgraph_checkpoint_custom.encoding.restored import make  # It imports this module through `objects`.
 
     try:
         return type(make(code, cls, payload)) is cls
-    except Exception:
+    except Exception:  # The class's own constructor may raise anything; the answer is no then.
         return False
 
 

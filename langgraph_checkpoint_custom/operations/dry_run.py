@@ -19,10 +19,7 @@ def counted_change(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[t
     Round trips: those of the write, and 2.
     Idempotent: as the write is. If the answer to an attempt was lost, the sizes are those before and after the next.
     """
-    before = yield from sizes_of_threads(d, [thread_id]).start()
-    yield from op.start()
-    after = yield from sizes_of_threads(d, [thread_id]).start()
-    return before[thread_id], after[thread_id]
+    return (yield from _before_and_after(d, thread_id, op))
 
 
 class DryRunResult(Exception):  # Not an error: an exception is what rolls a dry run back.
@@ -41,7 +38,11 @@ def dry_run_of(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[None]
     Round trips: those of the write, and 2.
     Raises: DryRunResult, or what the write raises.
     """
+    raise DryRunResult(*(yield from _before_and_after(d, thread_id, op)))
+
+
+def _before_and_after(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[tuple[ThreadSize, ThreadSize]]:
     before = yield from sizes_of_threads(d, [thread_id]).start()
     yield from op.start()
     after = yield from sizes_of_threads(d, [thread_id]).start()
-    raise DryRunResult(before[thread_id], after[thread_id])
+    return before[thread_id], after[thread_id]
