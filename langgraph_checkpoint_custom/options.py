@@ -28,6 +28,7 @@ class SaverOptions(TypedDict, total=False):
 
     previous_serdes: Sequence[SerializerProtocol]
     plaintext_metadata: Sequence[str]
+    exclude_metadata: Sequence[str]
     strict: bool
     allow: Sequence[Allowed]
     on_unreadable: OnUnreadable
@@ -138,13 +139,15 @@ _SECONDS = "a number of seconds", lambda value: isinstance(value, (int, float)) 
 _FINITE = "a number of seconds", lambda value: _SECONDS[1](value) and math.isfinite(value)
 _YES = "True or False", lambda value: isinstance(value, bool)
 _YES_OR_NONE = "True, False or None", lambda value: value is None or isinstance(value, bool)
+_KEYS = _list_of("metadata keys", lambda value: isinstance(value, str))
 _CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "serde": (
         "a serializer with dumps_typed and loads_typed, or None",
         lambda value: value is None or _is_serde(value),
     ),
     "previous_serdes": _list_of("serializers with dumps_typed and loads_typed", _is_serde),
-    "plaintext_metadata": _list_of("metadata keys", lambda value: isinstance(value, str)),
+    "plaintext_metadata": _KEYS,
+    "exclude_metadata": _KEYS,
     "strict": _YES,
     "allow": _list_of('classes, or of pairs such as ("my_app.state", "Plan")', _is_class),
     "on_unreadable": _one_of(get_args(OnUnreadable)),

@@ -28,7 +28,7 @@ from langgraph.checkpoint.base import (
 )
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.encoding.encode import merge_metadata
+from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.filter import matches, wanted
 from langgraph_checkpoint_custom.model.keys import Key, before_id, config_of, key_of, limit_number, namespace_of

@@ -34,9 +34,9 @@ from langgraph_checkpoint_custom.encoding.encode import (
     Encoded,
     encode_checkpoint,
     encode_writes,
-    merge_metadata,
     run_of,
 )
+from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
 from langgraph_checkpoint_custom.encoding.serde import Allowed, OnInexact, OnLoad, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
 from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation, afollow, done, follow
@@ -131,6 +131,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             rows again with `serde`.
         plaintext_metadata: Metadata keys that stay readable in the database although the serializer encrypts, in
             addition to `source`, `step` and `run_id`. Filters on these keys do not have to decrypt.
+        exclude_metadata: Metadata keys that are not stored. LangGraph makes metadata of each text and number in
+            `configurable` and `metadata` of a config, also of a token. Without encryption, the log names once each key
+            that looks like a secret.
         strict: Whether to read only objects of types that are known to be safe, and of the types in `allow`. Without
             it, anyone who can write to the database can have any constructor called with any arguments.
         allow: Further types for `strict`, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
@@ -166,7 +169,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             with the saver; of many processes, one sweeps at a time. See `sweep`.
 
     Raises:
-        ConfigError: `allow` is given without `strict=True`, or `on_load` with a serializer that would not use it.
+        ConfigError: `allow` is given without `strict=True`, or `on_load` with a serializer that would not use it, or
+            `exclude_metadata` has a key that is needed, such as `step`.
     """
 
     def __init__(
@@ -177,6 +181,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None = None,
         previous_serdes: Sequence[SerializerProtocol] = (),
         plaintext_metadata: Sequence[str] = (),
+        exclude_metadata: Sequence[str] = (),
         strict: bool = False,
         allow: Sequence[Allowed] = (),
         on_unreadable: OnUnreadable = "raise",
@@ -189,12 +194,14 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     ) -> None:
         if allow and not strict:
             raise ConfigError("without strict=True everything is allowed; allow=[…] needs strict=True")
+        check_excluded(exclude_metadata)
         super().__init__(serde=strict_serde(serde, allow) if strict else serde)
         self._dialect = dialect
         self._driver = ObservedDriver(driver, dialect.system, on_operation) if on_operation else driver
         self._recent = Recent()
         self._earlier = ciphers_of(previous_serdes)
         self._clear = (*PLAINTEXT_METADATA, *plaintext_metadata)
+        self._excluded = tuple(exclude_metadata)
         self._on_unreadable = on_unreadable
         self._on_inexact = on_inexact
         self._on_load = dict(on_load or {})
@@ -683,6 +690,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
                 self.serde,
                 earlier=self._earlier,
                 clear=self._clear,
+                excluded=self._excluded,
                 compress=self._compress,
                 raw=self._on_unreadable == "raw",
                 on_inexact=self._on_inexact,

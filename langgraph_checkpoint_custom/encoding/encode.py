@@ -24,7 +24,6 @@ from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
-    EXCLUDED_METADATA_KEYS,
     WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
@@ -38,6 +37,7 @@ from langgraph_checkpoint_custom.encoding.extensions import UnstorableValue
 from langgraph_checkpoint_custom.encoding.inline import Room
 from langgraph_checkpoint_custom.encoding.inserts import inserted, number_for
 from langgraph_checkpoint_custom.encoding.known import INLINE_BYTES, KnownValues, Packed, is_short
+from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.encoding.objects import pack, said_by
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Large, Stored, Values
@@ -139,7 +139,7 @@ def encode_checkpoint(
         The rows. If sealing the bytes takes long, an `Offload` that does it and returns the rows; it no longer needs
         the caller's objects.
     """
-    head = _Head(codec, parent, checkpoint, merge_metadata(config, metadata), claim_of(config))
+    head = _Head(codec, parent, checkpoint, merge_metadata(config, metadata, codec), claim_of(config))
     inline = before.inline if before else {}
     found = _one_row(head, new_versions, before, inline) if codec.packs else None
     return found or _Rows(head, new_versions, before, inline).encoded()
@@ -482,25 +482,6 @@ def _id_or_none(value: object) -> str | None:
         return text("id", value, MAX_ID) if value else None
     except ConfigError:
         return None
-
-
-def merge_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dict[str, Any]:
-    """The metadata to store: LangGraph's, and what it merges from the config, without request-scoped keys.
-
-    Source: `get_checkpoint_metadata`; unlike it, this function retains NUL characters, because they can be stored.
-    """
-    merged: dict[str, Any] = dict(metadata)
-    for part in (config.get("metadata"), config.get("configurable")):
-        for key, value in (part or {}).items():
-            if (
-                key not in merged
-                and isinstance(value, (str, int, float))
-                and key not in EXCLUDED_METADATA_KEYS
-                and not key.startswith(("__", "langgraph_auth_"))
-                and key != "langgraph_request_id"
-            ):
-                merged[key] = value
-    return merged
 
 
 def run_of(metadata: Mapping[str, Any]) -> str | None:

@@ -127,6 +127,7 @@ class Values:
         serde: The serializer; an `EncryptedSerializer` encrypts the bytes of its inner one.
         earlier: Further ciphers with which the rows to read may be encrypted.
         clear: Metadata keys that stay readable in the database although the serializer encrypts.
+        excluded: Metadata keys that are not stored.
         compress: Whether to compress values that are large and not encrypted.
         raw: Whether to return the stored data of an object that cannot be restored.
         on_inexact: Whether to store an object that would not come back as it was as LangGraph stores it, or to raise.
@@ -142,6 +143,7 @@ class Values:
         *,
         earlier: Ciphers = NO_CIPHERS,
         clear: Collection[str] = (),
+        excluded: Collection[str] = (),
         compress: bool = True,
         raw: bool = False,
         on_inexact: OnInexact = "raise",
@@ -153,7 +155,8 @@ class Values:
         self._given = inner
         self._serde = exact_serializer(inner, on_inexact=on_inexact, raw=raw, on_load=on_load)
         self._earlier = earlier
-        self._clear = clear
+        self.clear = clear
+        self.excluded = frozenset(excluded)
         self._compress = compress
         self._raw = raw
         self._reads_plain = self.cipher is None or earlier.plain or raw
@@ -166,7 +169,7 @@ class Values:
     @property
     def plaintext_keys(self) -> Collection[str] | None:
         """The metadata keys that may be readable in the database; None means all."""
-        return self._clear if self.cipher is not None or self._hides else None
+        return self.clear if self.cipher is not None or self._hides else None
 
     @cached_property
     def _hides(self) -> bool:

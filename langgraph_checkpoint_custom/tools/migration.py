@@ -351,13 +351,18 @@ class _Move:
                 if missing.pop((ns, checkpoint_id or ""), None) is None:
                     continue  # It was stored after the move.
                 one = self._source.read(thread_id, ns, checkpoint_id or "")
-                if one and (what := difference(one, found)):
+                if one and (what := difference(self._without_excluded(one), found)):
                     return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: {what}"
                 if one and one.delta_channels and heads[ns] == checkpoint_id and (what := self._history_differs(one)):
                     return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: {what}"
             for ns, checkpoint_id in missing:
                 return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: it is missing"
         return count, None
+
+    def _without_excluded(self, one: HeldCheckpoint) -> HeldCheckpoint:
+        """Leave out the metadata keys that the target does not store."""
+        excluded = self._target.backend.values.excluded
+        return one._replace(metadata={key: value for key, value in one.metadata.items() if key not in excluded})
 
     def _history_differs(self, one: HeldCheckpoint) -> str | None:
         config = config_of(one.thread_id, one.checkpoint_ns, one.checkpoint_id)

@@ -88,6 +88,18 @@ def test_values_of_every_type_are_the_same(official: Official, saver: Checkpoint
         assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
 
 
+def test_excluded_metadata_is_left_behind_and_is_no_difference(official: Official, store: Store) -> None:
+    with official.open() as source:
+        where = config("t")
+        where["configurable"] |= {"api_key": "sk-1234567890", "user": "ann"}
+        step(source, "t", where, a=[1])
+    with store.open(exclude_metadata=["api_key"]) as target:
+        moved = migrate(official.url, target)
+        assert (moved.problems, moved.verified) == ({}, 1)
+        (found,) = everything(target)
+        assert found.metadata == {"source": "loop", "step": 0, "parents": {}, "user": "ann"}
+
+
 def test_a_second_migration_moves_what_was_stored_since(official: Official, saver: CheckpointSaver) -> None:
     with official.open() as source:
         first = step(source, "t", None, a=[1])

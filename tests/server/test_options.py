@@ -56,6 +56,7 @@ async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: py
         CHECKPOINT_CONCURRENT_WRITERS="reject",
         CHECKPOINT_ON_UNREADABLE="raw",
         CHECKPOINT_PLAINTEXT_METADATA="user, topic",
+        CHECKPOINT_EXCLUDE_METADATA="api_key, token",
         CHECKPOINT_COMPRESS="false",
     )
     async with checkpointer() as found:
@@ -68,6 +69,7 @@ async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: py
         assert saver._driver._sessions._prepare is False
         assert (saver._concurrent_writers, saver._on_unreadable) == ("reject", "raw")
         assert saver._clear[-2:] == ("user", "topic")
+        assert saver._codec.excluded == {"api_key", "token"}
         assert saver._codec._compress is False
 
 
@@ -98,6 +100,7 @@ async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: py
             {"CHECKPOINT_PLAINTEXT_METADATA": "user,,topic"},
             "CHECKPOINT_PLAINTEXT_METADATA must be a comma-separated list of names",
         ),
+        ({"CHECKPOINT_EXCLUDE_METADATA": "token,step"}, "exclude_metadata cannot contain 'step'"),
         ({"CHECKPOINT_ALLOW": "app.Plan"}, "without CHECKPOINT_STRICT=true everything is allowed"),
         (
             {"CHECKPOINT_STRICT": "true", "CHECKPOINT_ALLOW": "Plan"},

@@ -1,0 +1,114 @@
+"""The metadata to store with a checkpoint: LangGraph's own, and what it merges from the config.
+
+Must not know: SQL, connections.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, CheckpointMetadata
+
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.errors import ConfigError
+
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
+
+# Keys that `exclude_metadata` refuses, with the reason.
+NEEDED = MappingProxyType(
+    {
+        "source": "histories and the inspector show how a checkpoint was made",
+        "step": "LangGraph counts supersteps with it",
+        "parents": "the checkpoint of a subgraph names that of the root graph with it",
+        "run_id": "runs are listed and deleted by it",
+        "thread_id": "the thread id is part of every key, so nothing would be hidden",
+        "counters_since_delta_snapshot": "a DeltaChannel is rebuilt with it",
+    }
+)
+
+# The words of a key: my_apiKey has my, api, and Key.
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# The last word of a key that names a secret.
+_SECRET = re.compile(
+    "apikey|authorization|bearer|cookie|credentials?|jwt|passphrase|passwd|password|pwd|secrets?|token"
+)
+# A key is a secret after one of these words, and a token is none after one of those.
+_BEFORE_KEY = re.compile("access|api|encryption|master|private|secret|signing")
+_BEFORE_TOKEN = re.compile(
+    "bos|cls|continuation|end|eos|first|last|mask|next|pad|page|prev|previous|sep|special|start|stop|sync|unk"
+)
+_WARNED: set[str] = set()
+_MOST_WARNED = 1000  # A program may create keys without end.
+
+
+def check_excluded(keys: Collection[str]) -> None:
+    """Refuse to exclude metadata that is needed.
+
+    Raises:
+        ConfigError: It names the key, and says what needs it.
+    """
+    for key in keys:
+        if key in NEEDED:
+            raise ConfigError(f"exclude_metadata cannot contain {key!r}: {NEEDED[key]}")
+
+
+def merge_metadata(config: RunnableConfig, metadata: CheckpointMetadata, codec: Values | None = None) -> dict[str, Any]:
+    """The metadata to store: LangGraph's, and what it merges from the config, without request-scoped keys.
+
+    With `codec`, its excluded keys are left out, and secrets that it would store in clear are logged.
+
+    Source: `get_checkpoint_metadata`; unlike it, this function retains NUL characters, because they can be stored.
+    """
+    excluded = codec.excluded if codec else frozenset()
+    merged: dict[str, Any] = dict(metadata)
+    for key in excluded.intersection(merged):
+        del merged[key]
+    for part in (config.get("metadata"), config.get("configurable")):
+        for key, value in (part or {}).items():
+            if (
+                key not in merged
+                and isinstance(value, (str, int, float))
+                and (kind := _kind(key)) != "request"
+                and key not in excluded
+            ):
+                merged[key] = value
+                if kind == "secret" and codec and value and isinstance(value, str):
+                    _warn_if_clear(key, codec)
+    return merged
+
+
+@lru_cache(maxsize=1000)
+def _kind(key: str) -> str:
+    """Whether a key of a config is of this request only, and not stored, or looks like a secret, or is any other."""
+    if key in EXCLUDED_METADATA_KEYS or key.startswith(("__", "langgraph_auth_")) or key == "langgraph_request_id":
+        return "request"
+    return "secret" if looks_secret(key) else "other"
+
+
+def looks_secret(key: str) -> bool:
+    """Whether the name of a key says that its value is a secret, as in `api_key` and unlike `max_tokens`."""
+    before, last = ["", "", *(word.lower() for word in _WORD.findall(key))][-2:]
+    if last == "key":
+        return bool(_BEFORE_KEY.fullmatch(before))
+    return bool(_SECRET.fullmatch(last)) and not (last == "token" and _BEFORE_TOKEN.fullmatch(before))
+
+
+def _warn_if_clear(key: str, codec: Values) -> None:
+    if key in _WARNED or len(_WARNED) >= _MOST_WARNED:
+        return
+    if codec.plaintext_keys is None and key not in codec.clear:
+        _WARNED.add(key)
+        _LOG.warning(
+            "the value of %r comes from the config and is stored in clear, as metadata of checkpoints; it looks like a "
+            "secret. exclude_metadata=[%r] does not store it; plaintext_metadata=[%r] says that anybody may read it. "
+            "This is logged once for each key",
+            key,
+            key,
+            key,
+        )
