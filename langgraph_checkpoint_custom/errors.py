@@ -6,7 +6,7 @@ for what a database reports. The few texts that several files need are here.
 If an error says that nothing was stored, changed or deleted, this is true of the last attempt. If the answer to an
 earlier attempt was lost, that attempt may have succeeded, and the message says so.
 
-- the caller: `ConfigError`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `LabelExists`,
+- the caller: `ConfigError`, `NameTooLong`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `LabelExists`,
   `CheckpointNotFound`, `CheckpointLabelled`, `CheckpointConflict`, `ThreadBusy`, `ClaimLost`, `StaleInterrupt`
 - the operator of the database: `SchemaError` (tables), `StorageError` (everything else)
 - the owner of the data: `CorruptCheckpoint`
@@ -32,6 +32,10 @@ def _again(cls: type[CheckpointError], args: tuple[Any, ...]) -> CheckpointError
 
 class ConfigError(CheckpointError, ValueError):
     """An argument or option cannot be used; nothing was written."""
+
+
+class NameTooLong(ConfigError):
+    """Thread id, namespace and channel are together too long for an index of PostgreSQL; nothing was stored."""
 
 
 class ClosedError(CheckpointError):

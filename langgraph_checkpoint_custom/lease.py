@@ -23,7 +23,7 @@ from typing_extensions import Self
 
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, ClaimLost, ClosedError, ConfigError, StorageError
-from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, MAX_NAMESPACE, text, thread_text
+from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, MAX_THREAD_ID, text, thread_text
 from langgraph_checkpoint_custom.operations.leases import claim_lost, release_claim, renew_claim, take_claim
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -49,7 +49,7 @@ class Lease:
         self._thread_id = thread_text(thread_id)
         self._ttl_seconds = float(ttl_seconds)
         self._token = secrets.token_hex(16)
-        self.owner = text("owner", owner or f"{socket.gethostname()}:{os.getpid()}", MAX_NAMESPACE)
+        self.owner = text("owner", owner or f"{socket.gethostname()}:{os.getpid()}", MAX_THREAD_ID)
         self.config: RunnableConfig = {"configurable": {"thread_id": self._thread_id, CLAIM_KEY: self._token}}
         self.is_lost = False
         self._stopped = threading.Event()

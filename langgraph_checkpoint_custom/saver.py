@@ -44,8 +44,8 @@ from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import (
-    MAX_CHANNEL,
     MAX_ID,
+    MAX_NAME,
     MAX_THREAD_ID,
     CheckpointRow,
     Key,
@@ -376,7 +376,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
         """
         encoded = done(encode_writes(self._codec, config, writes, task_id, task_path))
-        self._driver.run(put_writes(self._dialect, *encoded))
+        self._driver.run(put_writes(self._dialect, *encoded, of_run=True))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -385,7 +385,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         encoded = encode_writes(self._codec, config, writes, task_id, task_path)
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
-        await self._driver.arun(put_writes(self._dialect, *encoded))
+        await self._driver.arun(put_writes(self._dialect, *encoded, of_run=True))
 
     # Reading
 
@@ -744,7 +744,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return self._number, self._dialect.stored_thread(key.thread_id), key.checkpoint_ns
 
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:
-        names = texts("channel", channels, MAX_CHANNEL)
+        names = texts("channel", channels, MAX_NAME)
         return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
 
     def _list_page(self, page: Page, filter: Mapping[str, str]) -> Operation[PageReply]:

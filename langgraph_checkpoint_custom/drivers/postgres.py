@@ -521,12 +521,12 @@ class PostgresDriver:
         self, error: Exception, connection: AnyConnection | None, operation: str, statements: Sequence[Statement]
     ) -> CheckpointError:
         """Return the error of this package for one of psycopg or its pool."""
-        statement = statements[0].name if len(statements) == 1 else None
         if isinstance(error, (PoolClosed, PoolTimeout)):
+            statement = statements[0].name if len(statements) == 1 else None
             return pool_error(error, operation, statement, own=self._connections.own)
         assert isinstance(error, psycopg.Error)
         citus = connection is not None and self._sessions.has(connection) and self._sessions.of(connection).citus
-        found = server_error(error, operation, statement, connection, citus=citus)
+        found = server_error(error, operation, statements, connection, citus=citus)
         if isinstance(found, SchemaMissing):
             self._ready = False  # The tables were deleted or changed in the meantime: check again.
         return found

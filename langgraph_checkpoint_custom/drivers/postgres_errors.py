@@ -8,6 +8,8 @@ Must not know: the operation that failed, apart from its name.
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -15,15 +17,18 @@ from psycopg import AsyncConnection, Connection
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.postgres_pools import PoolSpent
+from langgraph_checkpoint_custom.engine.operation import Statement
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     ClosedError,
     ConnectionLost,
     Contention,
+    NameTooLong,
     SchemaMissing,
     StorageError,
     no_list_of_names,
 )
+from langgraph_checkpoint_custom.model.keys import TENANT_MARK
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _LOST = ("08", "57P01", "57P02", "57P03", "53300")
@@ -37,6 +42,10 @@ _CONTENTION = ("40001", "40P01", "55P03", "22012")  # copy_thread causes the las
 _OTHER_TABLES = ("42P01", "42703", "3F000")
 # A text is not JSON, or it is JSON but not a list.
 _NO_JSON_LIST = ("22P02", "22023")
+# A limit of the server is exceeded; and the functions that refuse a row because its entry in an index is too large.
+_LIMIT = "54000"
+_INDEXING = ("_bt_check_third_page", "index_form_tuple")
+_SHOWN = 60  # Characters of a name in a message.
 _WAY_OUT = {
     "25006": "the server is read-only; give the address of the primary",
     "42501": "this role lacks a privilege; see the roles in the documentation",
@@ -62,7 +71,7 @@ def pool_error(error: PoolClosed | PoolTimeout, operation: str, statement: str |
 def server_error(
     error: psycopg.Error,
     operation: str,
-    statement: str | None,
+    statements: Sequence[Statement],
     connection: Connection[Any] | AsyncConnection[Any] | None,
     *,
     citus: bool,
@@ -72,7 +81,7 @@ def server_error(
     Args:
         error: The error. The password is removed from it.
         operation: The name of the operation.
-        statement: The name of its statement, if it was one.
+        statements: Its statements, as far as known.
         connection: The connection, or None if there was none yet.
         citus: Whether the database has Citus.
     """
@@ -80,6 +89,7 @@ def server_error(
     _forget_password(error)
     state = error.sqlstate
     words = error.diag.message_primary or str(error).strip() or type(error).__name__
+    statement = statements[0].name if len(statements) == 1 else None
     details: dict[str, Any] = {"operation": operation, "statement": statement, "sqlstate": state}
     if wants_password:  # libpq has no other sign of a refused login than words, which are translated.
         return StorageError(f"{operation}: the server asks for a password, and none was given: {words}", **details)
@@ -99,12 +109,38 @@ def server_error(
     if state in _OTHER_TABLES:
         return SchemaMissing(f"{operation}: {words}; the tables were changed or dropped: run setup()")
     # What another server of a cluster reports comes without the place in the source.
+    if state == _LIMIT and ((error.diag.source_function or "").startswith(_INDEXING) or citus):
+        names = ", ".join(_names(statements)) or "a thread id, a namespace and a channel"
+        return NameTooLong(
+            f"{operation}: PostgreSQL cannot have names of this length in an index: {names} ({words}); nothing was "
+            "stored. Give the nodes shorter names, or use SQLite, which has no such limit"
+        )
     if state in _NO_JSON_LIST and (error.diag.source_file == "jsonfuncs.c" or citus):
         return no_list_of_names(operation)
     way_out = f" ({_WAY_OUT[state]})" if state in _WAY_OUT else ""
     if refused:
         way_out = " (connect to the coordinator of the cluster)"
     return StorageError(f"{operation}: PostgreSQL refused: {words}{way_out}", **details)
+
+
+def _names(statements: Sequence[Statement]) -> Iterator[str]:
+    """Yield the thread, the namespace and the channel in the parameters of statements, the longest one of each."""
+    found: dict[str, list[str]] = {"thread_id": [], "checkpoint_ns": [], "channel": []}
+    for statement in statements:
+        params = statement.values()
+        for what, names in found.items():
+            names += [params[what]] if params.get(what) else []
+        # The text of an array, which has the texts in it as JSON has them.
+        found["channel"] += json.loads(f"[{params.get('channels', '{}')[1:-1]}]", strict=False)
+    for what, names in found.items():
+        if name := max(names, key=len, default=""):
+            if what == "thread_id" and name.startswith(TENANT_MARK):
+                name = name.split(TENANT_MARK, 2)[2]
+            yield (
+                f"{what} {name!r}"
+                if len(name) <= _SHOWN
+                else f"{what} {name[:_SHOWN]!r}… ({len(name.encode()):,} bytes)"
+            )
 
 
 def _forget_password(error: psycopg.Error) -> None:

@@ -46,6 +46,7 @@ from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigErro
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
+    MAX_NAME,
     BlobRef,
     BlobRow,
     CheckpointRow,
@@ -515,7 +516,7 @@ def encode_writes(
     if key.checkpoint_id is None:
         raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
     task_id = text("task_id", task_id, MAX_ID)
-    task_path = text("task_path", task_path, 100_000)
+    task_path = text("task_path", task_path, MAX_NAME)
     return encode_rows(codec, key, writes, task_id, task_path, _run_of_config(config), claim_of(config))
 
 
@@ -550,12 +551,12 @@ def encode_rows(
 def version_key(version: object) -> str:
     """A channel version as text; different versions have different texts."""
     if type(version) is str and not version.startswith("#"):
-        return text("channel version", version, MAX_ID)
+        return text("channel version", version, MAX_NAME)
     try:
         number = json.dumps(version)
     except (TypeError, ValueError):
         raise ConfigError(f"channel version must be text or a number, not {type(version).__name__}") from None
-    return text("channel version", f"#{number}", MAX_ID)
+    return text("channel version", f"#{number}", MAX_NAME)
 
 
 def _encoded(location: Location, dumps: Callable[..., T], *args: Any) -> T:

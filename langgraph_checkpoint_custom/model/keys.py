@@ -18,14 +18,17 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.errors import ConfigError
 
-# Bytes of UTF-8. An index entry of PostgreSQL holds at most 2,704 bytes, and the longest key is
-# (thread_id, checkpoint_ns, channel, version); the first four limits below add up to 2,600.
+# Bytes of UTF-8.
 MAX_THREAD_ID = 1000
-MAX_NAMESPACE = 1000
-MAX_CHANNEL = 400
-MAX_ID = 200
-# With the two marks around it, a tenant's name fits into the rest of an index entry.
 MAX_TENANT = 60
+MAX_ID = 200  # Of a checkpoint, a task or a run.
+# Of a namespace, a channel or a channel version. LangGraph makes these from the names of nodes: those of all nodes of a
+# join, or of all levels of nested subgraphs. PostgreSQL has a lower limit: the key of a value, which is thread id,
+# namespace, channel and version, has to fit into an index entry of 2,704 bytes. The server compresses long names, so
+# only the server knows whether a key fits.
+MAX_NAME = 2**20
+# With these bytes of thread id, namespace and channel together, a key always fits, whatever its version.
+SURELY_FIT = 2400
 
 # The unit separator. If a stored thread id starts with it, the name of the tenant follows, up to the next one.
 TENANT_MARK = "\x1f"
@@ -223,7 +226,7 @@ def text(what: str, value: object, limit: int) -> str:
         except UnicodeEncodeError as error:
             raise ConfigError(f"{what} is not valid Unicode text: {error.reason}") from None
     if size > limit:
-        raise ConfigError(f"{what} has {size:,} bytes, the limit is {limit:,}; use a hash of it instead")
+        raise ConfigError(f"{what} has {size:,} bytes, the limit is {limit:,}; use a shorter one, such as a hash of it")
     return value
 
 
@@ -232,7 +235,7 @@ def channel_text(value: Hashable) -> str:
     """Check the name of a channel. The results are cached: a graph has the same few channels in each superstep."""
     if not isinstance(value, str):
         raise ConfigError(f"channel must be text, not {type(value).__name__}")
-    return text("channel", value, MAX_CHANNEL)
+    return text("channel", value, MAX_NAME)
 
 
 def thread_text(value: object) -> str:
@@ -308,7 +311,7 @@ def key_of(config: RunnableConfig) -> Key:
     checkpoint_id = part.get("checkpoint_id")
     return Key(
         thread_text(thread_id),
-        text("checkpoint_ns", part.get("checkpoint_ns") or "", MAX_NAMESPACE),
+        text("checkpoint_ns", part.get("checkpoint_ns") or "", MAX_NAME),
         text("checkpoint_id", checkpoint_id, MAX_ID) if checkpoint_id else None,
     )
 
@@ -341,7 +344,7 @@ def newest(config: RunnableConfig) -> RunnableConfig:
 def namespace_of(config: RunnableConfig) -> str | None:
     """The namespace to which a config restricts a list; None means all."""
     checkpoint_ns = configurable(config).get("checkpoint_ns")
-    return None if checkpoint_ns is None else text("checkpoint_ns", checkpoint_ns, MAX_NAMESPACE)
+    return None if checkpoint_ns is None else text("checkpoint_ns", checkpoint_ns, MAX_NAME)
 
 
 def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:

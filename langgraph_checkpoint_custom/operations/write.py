@@ -84,17 +84,22 @@ def _pruned(row: CheckpointRow, channels: Sequence[str]) -> CheckpointNotFound:
 
 
 @operation("write")
-def put_writes(d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Steps[None]:
-    """Store the outputs of a task.
+def put_writes(
+    d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | None, *, of_run: bool = False
+) -> Steps[None]:
+    """Store the outputs of a task. With `of_run`, the values of their channels have to be storable afterwards.
 
-    Round trips: 1, or 0 if `rows` is empty.
+    Round trips: 1, or 0 if `rows` is empty. With `of_run`, one more on PostgreSQL if thread id, namespace and channel
+        have so many bytes that the key of the value may be too long.
     Rows: one WriteRow per write; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx); regular writes keep the first value,
         special ones the last.
-    Raises: ClaimLost if they have a claim that is not held any more.
+    Raises: ClaimLost if they have a claim that is not held any more; NameTooLong from PostgreSQL.
     Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
     """
     if rows:
+        if of_run and (trial := d.try_blobs(key, rows)):
+            yield trial
         reply = yield d.insert_writes(key, rows, claim)
         if claim is not None and reply[-1]:
             raise claim_lost(key.thread_id)

@@ -71,6 +71,10 @@ class SqlDialect(StoreStatements, ThreadStatements):
         PostgreSQL stores nothing, and on SQLite the operation fails, which rolls its transaction back.
         """
 
+    def try_blobs(self, key: Key, rows: Sequence[WriteRow]) -> RoundTrip | None:
+        """Fail if the keys of these channels' values cannot be stored; None if they certainly can, as on SQLite."""
+        return None
+
     # Reading
 
     def select_newest_id(self, key: Key) -> RoundTrip:

@@ -13,6 +13,7 @@ from copy import copy
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar
+from uuid import uuid4
 from weakref import ref
 
 from typing_extensions import Self
@@ -21,7 +22,7 @@ from langgraph_checkpoint_custom.encoding.encode import Encoded
 from langgraph_checkpoint_custom.engine.operation import Batchable, Combined, Later, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, ManyBytes, WriteRow
+from langgraph_checkpoint_custom.model.keys import SURELY_FIT, CheckpointRow, Key, ManyBytes, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
 
@@ -265,6 +266,27 @@ class PostgresDialect(SqlDialect):
             self._insert_writes_of_many,
         )
         return self._send(statement, batchable=batchable)
+
+    def try_blobs(self, key: Key, rows: Sequence[WriteRow]) -> RoundTrip | None:
+        """Insert blobs with the keys of the channels' values and delete them again; None if all keys are short.
+
+        The server compresses names of more than about 500 bytes, so only an insert shows what fits into the index.
+        """
+        location = self.stored_thread(key.thread_id) + key.checkpoint_ns
+        if (
+            4 * (len(location) + max([len(row.channel) for row in rows])) <= SURELY_FIT
+        ):  # A character has up to 4 bytes.
+            return None
+        # LangGraph writes None to start a node. It is part of the document, so its key is not needed.
+        channels = {row.channel for row in rows if not row.type.startswith("null")}
+        long = [channel for channel in channels if len((location + channel).encode()) > SURELY_FIT]
+        if not long:
+            return None
+        # As long as a version of LangGraph's; no other row has it.
+        where = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns, "version": f"#?{uuid4().hex:0>47}"}
+        blob = {"type": "", "value": b"", "chunks": None}
+        tried = [self.statement("import_blobs", **where, **blob, channel=channel) for channel in long]
+        return self._send(*tried, self.statement("delete_tried_blobs", **where, channels=_texts(long)))
 
     def _insert_writes_of_many(self, batch: Sequence[tuple[Key, Sequence[WriteRow]]]) -> Combined:
         # All batches insert in the same order, to avoid deadlocks.

@@ -29,7 +29,7 @@ from typing import IO, Any, BinaryIO
 
 from zstandard import FLUSH_FRAME, ZstdCompressor, ZstdDecompressor, ZstdError
 
-from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy, ThreadExists
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, NameTooLong, ThreadBusy, ThreadExists
 from langgraph_checkpoint_custom.model.keys import flag, thread_text
 from langgraph_checkpoint_custom.operations.export_rows import (
     ImportedRow,
@@ -54,7 +54,7 @@ SPOOL = 32_000_000
 # The largest row of a file, in bytes. A few compressed bytes can unpack to any number, so there must be a limit.
 LARGEST_ROW = 256_000_000
 # If one of these is raised for a thread, the other threads are stored nevertheless.
-REFUSALS = (ThreadExists, ThreadBusy)
+REFUSALS = (NameTooLong, ThreadExists, ThreadBusy)
 
 # Called after each thread with the number of threads that are done.
 Progress = Callable[[int], None]

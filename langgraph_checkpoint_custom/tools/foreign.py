@@ -25,10 +25,10 @@ from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.model.keys import (
-    MAX_CHANNEL,
     MAX_ID,
     Key,
     WriteRow,
+    channel_text,
     config_of,
     location_of_write,
     text,
@@ -142,7 +142,7 @@ def encode_held_writes(codec: Values, key: Key, writes: Iterable[HeldWrite]) -> 
     tasks: dict[tuple[str, str], list[WriteRow]] = {}
     for task_id, task_path, idx, channel, value in writes:
         text("task_id", task_id, MAX_ID)
-        text("channel", channel, MAX_CHANNEL)
+        channel_text(channel)
         location = location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
         row = WriteRow(channel, task_id, task_path, None, idx, *codec.dumps(value, location))
         tasks.setdefault((task_id, task_path), []).append(row)

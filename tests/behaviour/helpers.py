@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import sqlite3
+import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, cast
@@ -31,6 +33,11 @@ NextId = Callable[[], str]
 TABLES = ("checkpoints", "writes", "blobs")
 # Longer than what the checkpoint document holds inline, so that it becomes a blob.
 LONG = "long " * 300
+
+
+def noise(length: int) -> str:
+    """Text that no database can compress."""
+    return "".join(random.Random(length).choices(string.ascii_letters + string.digits, k=length))
 
 
 def next_uuid() -> str:

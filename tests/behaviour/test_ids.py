@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import random
-import string
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from decimal import Decimal
@@ -16,9 +14,9 @@ from uuid import UUID
 import pytest
 
 from langgraph_checkpoint_custom import ConfigError
-from langgraph_checkpoint_custom.model.keys import MAX_CHANNEL, MAX_ID, MAX_NAMESPACE, MAX_THREAD_ID
+from langgraph_checkpoint_custom.model.keys import MAX_ID, MAX_NAME, MAX_THREAD_ID, SURELY_FIT
 from langgraph_checkpoint_custom.threads import ThreadMethods
-from tests.behaviour.helpers import LONG, Database, anywhere, checkpoint, config, get, ids_of, metadata, put
+from tests.behaviour.helpers import LONG, Database, anywhere, checkpoint, config, get, ids_of, metadata, noise, put
 from tests.stores import Client
 
 BAD_THREAD_IDS: dict[str, Any] = {
@@ -106,7 +104,7 @@ async def test_other_impossible_ids_are_refused_before_anything_is_written(
     assert database.cells() == before
 
 
-@pytest.mark.parametrize("bad", ["nul\0", "\ud800", "x" * (MAX_CHANNEL + 1)], ids=["nul", "surrogate", "long"])
+@pytest.mark.parametrize("bad", ["nul\0", "\ud800", "x" * (MAX_NAME + 1)], ids=["nul", "surrogate", "long"])
 async def test_an_impossible_channel_is_refused_before_anything_is_written(
     client: Client, database: Database, bad: str
 ) -> None:
@@ -242,15 +240,10 @@ async def test_ids_that_look_alike_are_different(client: Client) -> None:
         assert (await get(client, config(name, ns=name))).metadata == metadata(mine=name)
 
 
-def noise(length: int) -> str:
-    """Text that no database can compress."""
-    return "".join(random.Random(length).choices(string.ascii_letters + string.digits, k=length))
-
-
 async def test_the_longest_ids_of_all_types_fit_together(client: Client) -> None:
-    """Every index entry of the tables has room for them."""
-    thread_id, ns = noise(MAX_THREAD_ID), noise(MAX_NAMESPACE)
-    channel, version, task_id = noise(MAX_CHANNEL), noise(MAX_ID), noise(MAX_ID)
+    """Every index entry of the tables has room for them, with names that PostgreSQL is not asked about."""
+    thread_id, ns = noise(MAX_THREAD_ID), noise(1000)
+    channel, version, task_id = noise(SURELY_FIT - MAX_THREAD_ID - 1000), noise(MAX_ID), noise(MAX_ID)
     run_id = noise(MAX_ID)
     await client.put(
         config(thread_id, ns=ns),

@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, PostgresSaver, ThreadBusy
-from langgraph_checkpoint_custom.model.keys import MAX_CHANNEL, MAX_ID, MAX_NAMESPACE, MAX_TENANT, MAX_THREAD_ID
+from langgraph_checkpoint_custom.model.keys import MAX_ID, MAX_TENANT, MAX_THREAD_ID, SURELY_FIT
 from tests.behaviour.helpers import (
     LONG,
     Database,
@@ -24,6 +24,7 @@ from tests.behaviour.helpers import (
     ids_of,
     metadata,
     next_uuid,
+    noise,
     put,
     put_delta_chain,
 )
@@ -162,8 +163,9 @@ async def test_no_thread_id_reaches_threads_of_a_tenant(client: Client) -> None:
 
 async def test_the_longest_keys_fit_together_with_the_longest_tenant(client: Client) -> None:
     own = Client(client.saver.for_tenant("t" * MAX_TENANT), client.api)  # type: ignore[attr-defined]
-    thread_id, ns, channel = "i" * MAX_THREAD_ID, "n" * MAX_NAMESPACE, "c" * MAX_CHANNEL
-    values, versions = {channel: [1]}, {channel: "v" * MAX_ID}
+    thread_id, ns = noise(MAX_THREAD_ID), noise(1000)
+    channel = noise(SURELY_FIT - MAX_THREAD_ID - 1000 - MAX_TENANT - 2)
+    values, versions = {channel: [LONG]}, {channel: noise(MAX_ID)}
     await put(own, "9" * MAX_ID, values, thread_id=thread_id, ns=ns, versions=versions)
     assert (await get(own, config(thread_id, ns=ns))).checkpoint["channel_values"] == values
 
