@@ -20,6 +20,8 @@ from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters
 from langgraph_checkpoint_custom.retention import Retention
 
 Synchronous = Literal["OFF", "NORMAL", "FULL", "EXTRA"]
+# Those that survive a crash; PERSIST, which does as well, would leave deleted rows in a second file.
+JournalMode = Literal["WAL", "DELETE", "TRUNCATE"]
 Strategy = Literal["keep_latest", "delete", "delete_all"]
 
 
@@ -46,6 +48,7 @@ class SqliteOptions(SaverOptions, total=False):
     serde: SerializerProtocol | None
     busy_timeout: float
     synchronous: Synchronous
+    journal_mode: JournalMode
     read_only: bool
 
 
@@ -68,6 +71,7 @@ class Options(PostgresOptions, total=False):
 
     busy_timeout: float
     synchronous: Synchronous
+    journal_mode: JournalMode
 
 
 _SAVERS = {"SqliteSaver": SqliteOptions.__annotations__, "PostgresSaver": PostgresOptions.__annotations__}
@@ -167,6 +171,10 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "synchronous": (
         "one of " + ", ".join(get_args(Synchronous)),
         lambda value: str(value).upper() in get_args(Synchronous),
+    ),
+    "journal_mode": (
+        "one of " + ", ".join(get_args(JournalMode)),
+        lambda value: str(value).upper() in get_args(JournalMode),
     ),
     "schema": ("the name of a schema", lambda value: isinstance(value, str)),
     "min_size": _NUMBER,

@@ -175,6 +175,7 @@ _ALL: _Readers = {
 _SQLITE: _Readers = {
     "CHECKPOINT_BUSY_TIMEOUT": ("busy_timeout", _seconds),
     "CHECKPOINT_SYNCHRONOUS": ("synchronous", _one_of("OFF", "NORMAL", "FULL", "EXTRA")),
+    "CHECKPOINT_JOURNAL_MODE": ("journal_mode", _one_of("WAL", "DELETE", "TRUNCATE")),
 }
 _POSTGRES: _Readers = {
     SCHEMA: ("schema", _text),

@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection
 from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
-from langgraph_checkpoint_custom.options import SaverOptions, SqliteOptions, Synchronous, check_options
+from langgraph_checkpoint_custom.options import JournalMode, SaverOptions, SqliteOptions, Synchronous, check_options
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 
@@ -32,6 +32,9 @@ class SqliteSaver(CheckpointSaver):
         busy_timeout: Seconds to wait while another process writes.
         synchronous: SQLite's setting. "FULL" keeps every acknowledged step through a power cut. "NORMAL" is faster and
             may lose the last steps then, but never damages the file.
+        journal_mode: SQLite's setting. "WAL" needs shared memory, which some containers do not have. With "DELETE" or
+            "TRUNCATE" the saver uses one connection, so reads wait for writes. An existing file is converted when the
+            saver opens it.
         read_only: Whether to open the file for reading only (`mode=ro`). The saver then creates no file and no tables,
             and every method that would change something raises `ConfigError`.
         serde: The serializer; LangGraph's `JsonPlusSerializer` by default.
@@ -50,11 +53,18 @@ class SqliteSaver(CheckpointSaver):
         *,
         busy_timeout: float = 30.0,
         synchronous: Synchronous = "FULL",
+        journal_mode: JournalMode = "WAL",
         read_only: bool = False,
         serde: SerializerProtocol | None = None,
         **options: Unpack[SaverOptions],
     ) -> None:
-        own = {"busy_timeout": busy_timeout, "synchronous": synchronous, "read_only": read_only, "serde": serde}
+        own = {
+            "busy_timeout": busy_timeout,
+            "synchronous": synchronous,
+            "journal_mode": journal_mode,
+            "read_only": read_only,
+            "serde": serde,
+        }
         check_options("SqliteSaver", {**own, **options})
         given = None
         if is_connection(conn):
@@ -78,6 +88,7 @@ class SqliteSaver(CheckpointSaver):
             setup=setup(dialect),
             busy_timeout=busy_timeout,
             synchronous=synchronous,
+            journal_mode=journal_mode,
             read_only=read_only,
             given=given,
         )

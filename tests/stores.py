@@ -30,10 +30,11 @@ class Store:
 
     kind: str
     url: str
+    options: tuple[tuple[str, Any], ...] = ()
 
     def open(self, **options: Any) -> CheckpointSaver:
-        """A saver on it. On PostgreSQL, call `setup()` once."""
-        return open_saver(self.url, **options)
+        """A saver on it, with its own options and these. On PostgreSQL, call `setup()` once."""
+        return open_saver(self.url, **{**dict(self.options), **options})
 
 
 class Client:

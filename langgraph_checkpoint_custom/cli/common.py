@@ -139,11 +139,20 @@ def opened(
         must_exist(where)
     settings = settings_of(os.environ, where)
     read_only = read_only or (reads and not where.lower().startswith("sqlite:"))
-    options = settings.all_options() | {"read_only": read_only} | ({} if schema is None else {"schema": schema})
+    options = {**_mode_of(where), **settings.all_options(), "read_only": read_only}
+    options |= {} if schema is None else {"schema": schema}
     with open_saver(settings.url, **options) as saver:
         if not (may_be_new or may_be_anothers):
             must_have_tables(saver)
         yield saver if tenant is None else saver.for_tenant(tenant)
+
+
+def _mode_of(url: str) -> dict[str, str]:
+    """Return the option that leaves an existing SQLite file in its journal mode: its header says which one it has."""
+    with suppress(OSError):
+        if url.lower().startswith(_FILE) and Path(unquote(url[len(_FILE) :])).read_bytes()[18:20] == b"\1\1":
+            return {"journal_mode": "DELETE"}
+    return {}
 
 
 def must_exist(url: str) -> None:

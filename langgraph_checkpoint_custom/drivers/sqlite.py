@@ -2,8 +2,8 @@
 
 A write holds the writer connection, and `BEGIN IMMEDIATE`, for its round trips; concurrent writes share a transaction
 (`sqlite_group_commit.py`). An ordinary put that runs alone is one statement, and so its own transaction. A read is one
-statement as well, and so one read snapshot. Reads never wait for the writer, since the file is in WAL mode. An async
-call encodes where it is called, switches to a worker once and runs there to its end.
+statement as well, and so one read snapshot. In WAL mode reads never wait for the writer; in other modes they use its
+connection. An async call encodes where it is called, switches to a worker once and runs there to its end.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class SqliteDriver:
         """Prepare a connection for an operation; a write waits for the rest of `busy_timeout` after `since`."""
         if connection.in_transaction:  # An interrupt has left it open.
             connection.rollback()
-        if op.access in _WRITES:
+        if self._shared or op.access in _WRITES:
             self._connections.check_location(op.name)
             self._connections.wait_at_most(time.monotonic() - since)
 

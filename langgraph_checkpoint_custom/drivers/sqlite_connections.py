@@ -1,7 +1,8 @@
 """The connections to a SQLite file: one for writes, others for reads. They are opened on first use.
 
-The first connection creates and migrates the file. Each read borrows a connection of its own, so reads neither wait for
-the writer nor for each other. `:memory:` has one connection for everything, which may be the caller's.
+The first connection creates and migrates the file. In WAL mode each read borrows a connection of its own, so reads
+neither wait for the writer nor for each other. In the other modes a read would block commits, so there is one
+connection for everything. The same is true of `:memory:`, where it may be the caller's.
 
 Must not know: the write queue, workers.
 """
@@ -22,12 +23,21 @@ from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection
-from langgraph_checkpoint_custom.drivers.sqlite_errors import BUSY, OTHER_TABLES, UNSETTLED, code_of, storage_error
+from langgraph_checkpoint_custom.drivers.sqlite_errors import (
+    BUSY,
+    NO_SHARED_MEMORY,
+    OTHER_TABLES,
+    UNSETTLED,
+    code_of,
+    may_lack_shared_memory,
+    storage_error,
+)
 from langgraph_checkpoint_custom.drivers.workers import warn_unclosed
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Row, drive
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     ConfigError,
+    Contention,
     SchemaError,
     SchemaMissing,
     SchemaOutdated,
@@ -59,6 +69,7 @@ class SqliteConnections:
             needed.
         busy_timeout: Seconds to wait for the end of another process's write.
         synchronous: SQLite's setting of that name, for every connection.
+        journal_mode: SQLite's setting of that name. A file in another mode is converted.
         read_only: Whether to open the file for reading only, and to create and migrate nothing.
         given: The caller's connection to `path`. For ":memory:" it is the only connection.
 
@@ -77,6 +88,7 @@ class SqliteConnections:
         setup: Operation[None],
         busy_timeout: float,
         synchronous: str,
+        journal_mode: str = "WAL",
         read_only: bool = False,
         given: CallersConnection | None = None,
     ) -> None:
@@ -95,11 +107,13 @@ class SqliteConnections:
         if read_only and path == ":memory:":
             raise ConfigError("read_only needs a file: a store in memory is empty at first, and would stay so")
         self.path = path
-        self.shared = path == ":memory:"
+        self._in_memory = path == ":memory:"
+        self._journal_mode = journal_mode.upper()
+        self.shared = self._in_memory or self._journal_mode != "WAL"
         with suppress(OSError):  # The process may have changed its directory when the file is opened.
-            if not self.shared and not os.path.isabs(path):
+            if not self._in_memory and not os.path.isabs(path):
                 self.path = os.path.join(os.getcwd(), path)
-        self.given = given if self.shared else None
+        self.given = given if self._in_memory else None
         self.lock = threading.Lock()
         self.held = Held()
         self.read_only = read_only
@@ -110,13 +124,16 @@ class SqliteConnections:
         self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
         self._current_timeout = self._busy_timeout  # The writer's current `busy_timeout`.
         self._synchronous = synchronous.upper()
+        if (self._journal_mode, self._synchronous) == ("DELETE", "FULL"):
+            # Deleting the journal is the commit. With FULL, a power cut could bring the journal back.
+            self._synchronous = "EXTRA"
         self._finalizer = weakref.finalize(self, _close_in_the_end, self.held, self.lock)
         if not self.given:  # The caller closes what the caller has opened.
             weakref.finalize(self, _warn_if_open, self.held, self.path).atexit = False  # Called before the other one.
 
     def before_fork(self) -> None:
         """Close the file: SQLite's locks belong to a process and do not survive a fork. The caller holds the lock."""
-        if self.shared:
+        if self._in_memory:
             return
         deadline = time.monotonic() + FORK_WAITS
         # Without a writer, new reads wait for the lock. The ones that still run are polled: a condition that each read
@@ -199,7 +216,7 @@ class SqliteConnections:
     def check_location(self, operation: str) -> None:
         """Raise a StorageError if the open file is no longer at its path: nobody would find what is stored in it."""
         opened = self.held.location
-        if opened is None or self.shared or opened == _location(self.path):
+        if opened is None or self._in_memory or opened == _location(self.path):
             return
         raise StorageError(
             f"{operation}: {self.path} was moved, deleted or replaced while it was open; nothing was stored. Put it "
@@ -207,8 +224,8 @@ class SqliteConnections:
             operation=operation,
         )
 
-    def connect(self, *, read_only: bool = False) -> sqlite3.Connection:
-        """Open a connection that is not retained."""
+    def connect(self, *, read_only: bool = False, alone: bool = False) -> sqlite3.Connection:
+        """Open a connection that is not retained; with `alone`, it locks the file."""
         if self._of_parent:
             raise ConfigError(
                 "this process was forked from one that gave the saver a connection; create a new saver in this "
@@ -217,7 +234,7 @@ class SqliteConnections:
         if self.given:
             return cast("sqlite3.Connection", self.given)  # It has the methods that are used here.
         # Reading creates no file: it may have been moved or deleted.
-        existing = (read_only or self.read_only) and not self.shared
+        existing = (read_only or self.read_only) and not self._in_memory
         mode = "ro" if self.read_only else "rw"
         connection = sqlite3.connect(
             f"file:{quote(os.fsencode(self.path))}?mode={mode}" if existing else self.path,
@@ -229,6 +246,8 @@ class SqliteConnections:
             factory=_Connection,
         )
         try:
+            if alone:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             if read_only:
                 connection.execute("PRAGMA query_only = 1")
@@ -238,30 +257,66 @@ class SqliteConnections:
         return connection
 
     def _open(self) -> sqlite3.Connection:
-        """Open the first connection: create the file and migrate it.
-
-        WAL mode is set after that, because the file may be another program's.
-        """
+        """Open the first connection: create the file and migrate it."""
         if self.read_only:
             return self._open_to_read()
-        if not self.shared:
+        if not self._in_memory:
             # Only this user may read the conversations; the WAL files get the same mode. For a bad path, SQLite has the
             # better error message.
             with suppress(OSError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        connection = self.connect()
         try:
-            if self._is_current(connection):
-                return connection
-            connection.execute("BEGIN IMMEDIATE")
-            drive(self._setup, lambda request: reply(connection, request))
-            connection.execute("COMMIT")
-            if not self.shared:  # This statement does not wait for other processes.
-                self._retry(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall(), BUSY)
+            return self._set_up(self.connect())
+        except sqlite3.OperationalError as error:
+            if self._journal_mode == "WAL" or not may_lack_shared_memory(error):
+                raise
+        # The file may be in WAL mode. Without shared memory, a connection can open it if it locks the file.
+        connection = self._set_up(self.connect(alone=True))
+        connection.execute("PRAGMA locking_mode = NORMAL")
+        connection.execute("PRAGMA user_version").fetchall()  # A read releases the lock.
+        return connection
+
+    def _set_up(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """Migrate the file. Its journal mode is set after that, because the file may be another program's."""
+        try:
+            if not self._is_current(connection):
+                connection.execute("BEGIN IMMEDIATE")
+                drive(self._setup, lambda request: reply(connection, request))
+                connection.execute("COMMIT")
+            if not self._in_memory:
+                self._set_journal_mode(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _set_journal_mode(self, connection: sqlite3.Connection) -> None:
+        """Convert the file to the mode, if it has another one.
+
+        Raises:
+            StorageError: Another connection has the file open in WAL mode, or the file system has no shared memory.
+        """
+
+        def pragma(statement: str) -> str:
+            ((mode,),) = connection.execute(f"PRAGMA {statement}").fetchall()
+            return str(mode).upper()
+
+        mode = pragma("journal_mode")
+        if mode == self._journal_mode:
+            return
+        try:  # This statement does not wait for other processes.
+            left = self._retry(lambda: pragma(f"journal_mode = {self._journal_mode}"), BUSY)
+        except sqlite3.OperationalError as error:
+            if code_of(error) not in BUSY:
+                raise
+            raise Contention(
+                f"setup: {self.path} has the journal mode {mode}, and cannot get {self._journal_mode} while another "
+                "connection is open; close it, and give all that open the file the same journal_mode",
+                operation="setup",
+                sqlstate=getattr(error, "sqlite_errorname", None),
+            ) from error
+        if left != self._journal_mode:
+            raise StorageError(f"setup: {self.path} stays in the mode {left}; {NO_SHARED_MEMORY}", operation="setup")
 
     def _open_to_read(self) -> sqlite3.Connection:
         """Open the first connection of a saver that only reads."""
@@ -277,7 +332,7 @@ class SqliteConnections:
 
     def _is_current(self, connection: sqlite3.Connection) -> bool:
         """Whether no setup is needed; this check takes no lock, so the first read waits for no other process."""
-        if self.shared or connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        if self._in_memory:
             return False
         connection.execute("BEGIN")  # One read snapshot for the check.
         try:
@@ -303,7 +358,7 @@ class SqliteConnections:
 
     def changed(self) -> SchemaError | None:
         """Return what is wrong with the tables, if they have changed since the file was opened."""
-        if self.shared or self.held.writer is None:
+        if self._in_memory or self.held.writer is None:
             return None
         try:
             with suppress(sqlite3.Error), closing(self.connect(read_only=True)) as connection:

@@ -15,6 +15,9 @@ BUSY = {5: "SQLITE_BUSY", 6: "SQLITE_LOCKED"}
 OTHER_TABLES = {1, None}
 # SQLITE_IOERR and SQLITE_PROTOCOL: they were seen, rarely, while other processes opened and closed the same new file.
 UNSETTLED = {10, 15}
+# SQLITE_CANTOPEN and SQLITE_PROTOCOL, and each SQLITE_IOERR_SHM…
+_OF_SHARED_MEMORY = {14, 15}
+NO_SHARED_MEMORY = "without shared memory, as in some containers, pass journal_mode='DELETE'"
 WAY_OUT = {
     8: "the file or its folder is not writable for this user",
     10: "the disk reported an error",
@@ -31,6 +34,12 @@ def code_of(error: sqlite3.Error) -> int | None:
     """Return the primary result code; None on Python 3.10, which does not report it."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
+
+
+def may_lack_shared_memory(error: sqlite3.Error) -> bool:
+    """Whether the cause may be that a file is in WAL mode where there is no shared memory."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return code_of(error) in _OF_SHARED_MEMORY or name.startswith("SQLITE_IOERR_SHM")
 
 
 def storage_error(
@@ -51,6 +60,8 @@ def storage_error(
             sqlstate=name,
         )
     way_out = f"{WAY_OUT[code]} ({name})" if code in WAY_OUT else str(error)
+    if may_lack_shared_memory(error):
+        way_out += f"; {NO_SHARED_MEMORY}"
     return StorageError(
         f"{operation}: SQLite failed on {path}: {way_out}",
         operation=operation,

@@ -92,6 +92,7 @@ def test_the_error_about_a_wrong_option_names_the_option(name: str) -> None:
             {"synchronous": "MAYBE"},
             "synchronous must be one of OFF, NORMAL, FULL, EXTRA, not 'MAYBE'",
         ),
+        ("sqlite:///a.db", {"journal_mode": "OFF"}, "journal_mode must be one of WAL, DELETE, TRUNCATE, not 'OFF'"),
         ("sqlite:///a.db", {"busy_timeout": float("nan")}, "busy_timeout must be 0 or more"),
         (
             "sqlite:///a.db",

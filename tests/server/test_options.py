@@ -37,9 +37,11 @@ async def test_without_a_url_the_database_is_a_file_next_to_the_app(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(monkeypatch, CHECKPOINT_URL=" ", CHECKPOINT_SYNCHRONOUS="", CHECKPOINT_BUSY_TIMEOUT="2.5")
+    say(monkeypatch, CHECKPOINT_JOURNAL_MODE="delete")
     async with checkpointer() as saver:
         assert isinstance(saver, SqliteSaver)
         assert (tmp_path / "checkpoints.db").exists()
+        assert not (tmp_path / "checkpoints.db-wal").exists()
 
 
 async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,6 +88,7 @@ async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: py
             {"CHECKPOINT_SYNCHRONOUS": "rarely"},
             "CHECKPOINT_SYNCHRONOUS must be one of OFF, NORMAL, FULL, EXTRA, not 'rarely'",
         ),
+        ({"CHECKPOINT_JOURNAL_MODE": "off"}, "CHECKPOINT_JOURNAL_MODE must be one of WAL, DELETE, TRUNCATE, not 'off'"),
         ({**PG, "CHECKPOINT_MAX_SIZE": "many"}, "CHECKPOINT_MAX_SIZE must be a whole number, not 'many'"),
         ({**PG, "CHECKPOINT_MIN_SIZE": "7", "CHECKPOINT_MAX_SIZE": "5"}, "min_size <= max_size, not 7 and 5"),
         ({**PG, "CHECKPOINT_SCHEMA": "pg_mine"}, "'pg_mine' cannot be the name of a schema"),
