@@ -335,6 +335,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             CheckpointConflict: With `concurrent_writers="reject"`, another run has stored a newer checkpoint.
             CheckpointNotFound: A `DeltaChannel` needs the parent or an older ancestor, and a prune has removed it.
             ClaimLost: The config carries a claim that is no longer held.
+            NameTooLong: PostgreSQL cannot have the names in an index; nothing was stored.
 
         Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); storing again replaces.
         Source: BaseCheckpointSaver.put.
@@ -370,6 +371,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             CheckpointEncodeError: A value cannot be serialized; nothing was stored.
             ConfigError: The config has no checkpoint id.
             ClaimLost: The config carries a claim that is no longer held.
+            NameTooLong: PostgreSQL could not have the names in an index when it stores the channels' values; nothing
+                was stored.
 
         Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx); regular writes keep the first value,
             special ones (errors, interrupts, resumes, scheduled tasks) the last.

@@ -144,9 +144,12 @@ def test_the_readme_has_the_two_commands() -> None:
 
 def test_the_numbers_in_the_documents_are_those_of_the_code() -> None:
     assert f"1 per page of {PAGE}" in (ROOT / "docs" / "guarantees.md").read_text("utf-8")
-    limits = f"{model.MAX_THREAD_ID:,} bytes (threads, namespaces), {model.MAX_CHANNEL} (channels) and {model.MAX_ID}"
-    assert limits in README
-    assert limits in (ROOT / "docs" / "limits.md").read_text("utf-8")
+    limits = (ROOT / "docs" / "limits.md").read_text("utf-8")
+    for text in (README, limits):
+        assert f"{model.MAX_THREAD_ID:,} bytes (threads) and {model.MAX_ID} (checkpoints, tasks, runs)" in text
+        assert f"{model.MAX_NAME:,} bytes" in text
+        assert f"{model.SURELY_FIT:,} bytes" in text
+    assert f"may have {model.MAX_TENANT} bytes, and a label {model.MAX_ID}." in limits
 
 
 @pytest.mark.parametrize("saver", [CheckpointSaver, SqliteSaver, PostgresSaver])

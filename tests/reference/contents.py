@@ -110,6 +110,7 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
                 for name in (
                     "CheckpointError",
                     "ConfigError",
+                    "NameTooLong",
                     "ClosedError",
                     "CheckpointEncodeError",
                     "CheckpointNotFound",
