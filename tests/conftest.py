@@ -320,6 +320,8 @@ NOT_DISTRIBUTED = {
     "test_the_tenant_is_not_left_set_in_a_callers_transaction": "there is no row-level security",
     "test_a_callers_session_is_not_changed": "the compiler is off on the cluster",
     "test_through_a_pooler_no_large_statement_is_jit_compiled": "the compiler is off on the cluster",
+    "test_a_name_that_does_not_fit_is_refused_once": "the message does not name the channel of a value",
+    "test_it_does_not_affect_the_other_calls_of_its_batch": "there are no batches",
     "test_each_operation_takes_as_many_round_trips_as_designed": "get_tuple, put and copies take others",
     "test_batching.py": "there are no batches",
     "test_batching_faults.py": "there are no batches",

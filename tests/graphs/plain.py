@@ -42,6 +42,8 @@ class _Labels:
             return (type(value).__name__, *map(self.plain, value))
         if isinstance(value, list):
             return [self.plain(item) for item in value]
+        if isinstance(value, set):  # A join waits for a set of names.
+            return ("set", *sorted(map(self.plain, value), key=repr))
         if isinstance(value, Interrupt):
             return ("Interrupt", self.plain(value.value), self.text(value.id))
         if isinstance(value, BaseMessage):

@@ -292,6 +292,24 @@ def test_a_subgraphs_checkpoint_has_its_own_page(pages: Pages) -> None:
     assert "three sources on" in said
 
 
+def test_long_names_have_their_pages(store: Store) -> None:
+    ns, channel = "subgraph:1|" * 2_000, "channel" * 3_000
+    with store.open() as saver:
+        saver.setup()
+        where: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ns}}
+        where = put(saver, "t", where, **{channel: ["x" * 5_000]})
+        saver.put_writes(where, [(channel, "written")], "task")
+        pages = pages_of(saver)
+        (link,) = {found for found in links_in(pages.page("/checkpoints", thread="t"), "thread") if "ns=" in found}
+        assert "channelchannel" in text_of(pages.page(link))
+        key = {"ns": ns, "id": where["configurable"]["checkpoint_id"]}
+        assert "written" in checkpoint_of(pages, "t", **key)
+        assert pages.data("/value", thread="t", **key, channel=channel) == ["x" * 5_000]
+        assert pages.data("/timeline", thread="t")["strips"][0]["ns"] == ns
+        for page in ("/difference", "/space", "/"):
+            pages.page(page, thread="t", **key)
+
+
 def test_sizes_and_what_is_shared_with_the_parent(store: Store) -> None:
     with store.open() as saver:
         saver.setup()
