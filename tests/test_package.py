@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.downloads import pip
+
 ROOT = Path(__file__).parents[1]
 PROGRAM = """
 import sys
@@ -72,10 +74,11 @@ def test_the_wheel_contains_schema_and_migrations(wheel: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_sqlite_runs_without_any_extra(wheel: Path, tmp_path: Path) -> None:
+    pip("download", "ormsgpack", tmp_path)  # Skips without a network: the wheel's dependencies are downloaded, too.
     venv.create(tmp_path / "venv")
     python = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(python)]
-    subprocess.run([*pip, "install", "-q", "--no-compile", str(wheel)], check=True)
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-compile", str(wheel)]
+    subprocess.run(command, check=True)
     done = subprocess.run(
         [python, "-W", "error", "-c", PROGRAM, str(tmp_path / "store.db")],
         check=False,

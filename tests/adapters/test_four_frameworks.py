@@ -3,9 +3,12 @@
 Each runs in its own process. Then all are listed, moved to another database, found there, and deleted one by one.
 """
 
+# ruff: noqa: E402 (what is imported last may be missing)
+
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,10 @@ import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-pytest.importorskip("cubeloop", reason="no CubeLoop: install the extra `cubeloop`")
-pytest.importorskip("pydantic_deep", reason="no pydantic-deep: install the extra `pydantic-deep`")
+from tests.needs import need
+
+need(find_spec("cubeloop"), "the extra cubeloop")
+need(find_spec("pydantic_deep"), "the extra pydantic-deep")
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer

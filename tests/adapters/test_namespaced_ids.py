@@ -4,20 +4,25 @@ Each framework has a thread of three steps, which it sees as a list with one ite
 operation, that list must be what the table says, and the framework must be able to continue the thread.
 """
 
+# ruff: noqa: E402 (what is imported last may be missing)
+
 from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
+from importlib.util import find_spec
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
-pytest.importorskip("cubeloop", reason="no CubeLoop: install the extra `cubeloop`")
-pytest.importorskip("pydantic_deep", reason="no pydantic-deep: install the extra `pydantic-deep`")
+from tests.needs import need
+
+need(find_spec("cubeloop"), "the extra cubeloop")
+need(find_spec("pydantic_deep"), "the extra pydantic-deep")
 
 from cubeloop.providers.base import TextContent, UserMessage
 from pydantic_deep.features.checkpointing import Checkpoint as DeepCheckpoint

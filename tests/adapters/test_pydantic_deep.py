@@ -1,5 +1,7 @@
 """pydantic-deep's checkpoints: correct under concurrency, separate for each session; real agents in two processes."""
 
+# ruff: noqa: E402 (what is imported last may be missing)
+
 from __future__ import annotations
 
 import asyncio
@@ -10,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -24,9 +27,10 @@ from tests.adapters.helpers import HOSTILE, damage, put_document
 from tests.behaviour.helpers import Database
 from tests.crash.processes import Process
 from tests.invariants import read_tables
+from tests.needs import need
 from tests.stores import Store
 
-pytest.importorskip("pydantic_deep", reason="no pydantic-deep: install the extra `pydantic-deep`")
+need(find_spec("pydantic_deep"), "the extra pydantic-deep")
 
 from pydantic_ai.messages import (
     BinaryContent,

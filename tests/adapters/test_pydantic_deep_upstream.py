@@ -6,15 +6,17 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.downloads import suite_of
+from tests.needs import need
 from tests.stores import Store
 
-pytest.importorskip("pydantic_deep", reason="no pydantic-deep: install the extra `pydantic-deep`")
+need(find_spec("pydantic_deep"), "the extra pydantic-deep")
 
 ROOT = Path(__file__).parents[2]
 TESTS = "tests/test_checkpointing.py"
@@ -31,20 +33,8 @@ IDENTITY = {
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The test file of the release that is installed, from where pip finds its source."""
     folder = tmp_path_factory.mktemp("upstream")
-    wanted = f"pydantic-deep=={version('pydantic-deep')}"
-    # Its metadata needs hatchling, which is installed here.
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", str(folder)]
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", *options, wanted], check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        pytest.skip(f"no source of {wanted}: {done.stderr[-500:]}")
-    (archive,) = folder.glob("*.tar.gz")
-    with tarfile.open(archive) as source:
-        (member,) = [name for name in source.getnames() if name.partition("/")[2] == TESTS]
-        file = source.extractfile(member)
-        assert file is not None
-        (folder / "test_checkpointing.py").write_bytes(file.read())
+    theirs = suite_of(f"pydantic-deep=={version('pydantic-deep')}", folder)
+    (theirs / TESTS).rename(folder / "test_checkpointing.py")
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
     return folder
 

@@ -17,6 +17,7 @@ from langgraph.types import Interrupt
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, open_saver
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, put
+from tests.needs import need
 from tests.stores import Client, Store
 
 OLD = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
@@ -249,7 +250,7 @@ def dumped(store: Store) -> bytes:
             if run.returncode == 0:
                 return run.stdout
             assert b"version mismatch" in run.stderr
-    pytest.skip("there is no pg_dump for this server")
+    return need(None, "a pg_dump for this server: install PostgreSQL's client programs")
 
 
 def readings(secret: str) -> list[bytes]:

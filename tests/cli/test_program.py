@@ -16,10 +16,10 @@ from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.cli.app import GROUPS
 from langgraph_checkpoint_custom.cli.common import PROGRAM, url_of
 from tests.cli.test_document import COMMANDS
+from tests.needs import need
 
 # The script that pip installs beside the interpreter.
 SCRIPT = Path(sys.executable).parent / PROGRAM
-BASH = shutil.which("bash")
 
 
 def output(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -77,15 +77,15 @@ def test_the_script_and_the_module_are_the_same_program() -> None:
         assert done.stdout.startswith("Usage: lgckpt ")
 
 
-@pytest.mark.skipif(BASH is None, reason="there is no bash")
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     """With the line that `--install-completion` adds to the user's .bashrc."""
+    bash = need(shutil.which("bash"), "bash")
     environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"}
     environment.pop("CHECKPOINT_URL", None)
 
     def run(script: str) -> str:
         done = subprocess.run(
-            [str(BASH), "--norc", "-c", script], capture_output=True, text=True, check=True, env=environment
+            [bash, "--norc", "-c", script], capture_output=True, text=True, check=True, env=environment
         )
         assert done.stderr == ""
         return done.stdout

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated, Any
 
-import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import START, StateGraph
@@ -16,6 +16,7 @@ from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, Ses
 from tests.behaviour.helpers import metadata
 from tests.cli.conftest import Cli
 from tests.cli.test_reading import id_of, put
+from tests.needs import need
 
 CALL: Any = {"name": "price", "args": {"of": "Crema", "n": 2}, "id": "c"}
 CHAT = [
@@ -148,7 +149,7 @@ def test_sessions_are_shown_as_chats(cli: Cli) -> None:
 
 
 def test_cubeloops_messages_are_shown_without_an_option(cli: Cli) -> None:
-    pytest.importorskip("cubeloop", reason="the extra cubeloop is not installed")
+    need(find_spec("cubeloop"), "the extra cubeloop")
     import asyncio
 
     from cubeloop.providers.base import AssistantMessage, TextContent, ToolCall, ToolResultMessage, UserMessage
@@ -169,7 +170,7 @@ def test_cubeloops_messages_are_shown_without_an_option(cli: Cli) -> None:
 
 
 def test_pydantic_deeps_messages_are_shown_without_an_option(cli: Cli) -> None:
-    pytest.importorskip("pydantic_deep", reason="the extra pydantic-deep is not installed")
+    need(find_spec("pydantic_deep"), "the extra pydantic-deep")
     import asyncio
     from datetime import datetime, timezone
 

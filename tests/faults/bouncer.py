@@ -16,8 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import psycopg
 
-# Debian installs it where only root's PATH looks.
-PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
+from tests.needs import need
 
 
 @contextmanager
@@ -26,16 +25,16 @@ def bounced(url: str, *, servers: int = 2, settings: Mapping[str, str] | None = 
 
     `settings` are those of a file; only addresses and log-ins are replaced.
     """
-    assert PROGRAM is not None
+    program = need(shutil.which("pgbouncer"), "PgBouncer: install Debian's package, and have /usr/sbin on the PATH")
     user = _user(url)
     folder = Path(tempfile.mkdtemp(prefix="checkpoint-pgbouncer-"))
     try:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        (folder / "pgbouncer.ini").write_text(_configuration(url, port, servers, settings or {}))
+        (folder / "pgbouncer.ini").write_text(_configuration(url, port, servers, settings or {}, _version(program)))
         os.chown(folder, user.pw_uid, user.pw_gid)
         os.chown(folder / "pgbouncer.ini", user.pw_uid, user.pw_gid)
-        command = [PROGRAM, str(folder / "pgbouncer.ini")]
+        command = [program, str(folder / "pgbouncer.ini")]
         log = folder / "log"
         with log.open("wb") as output:
             if os.geteuid() == 0:
@@ -60,7 +59,7 @@ def bounced(url: str, *, servers: int = 2, settings: Mapping[str, str] | None = 
         shutil.rmtree(folder)
 
 
-def _configuration(url: str, port: int, servers: int, settings: Mapping[str, str]) -> str:
+def _configuration(url: str, port: int, servers: int, settings: Mapping[str, str], version: tuple[int, ...]) -> str:
     """Every client is let in, and is the URL's user on the server."""
     parts = urlsplit(url)
     host, server_port = _address(url)
@@ -72,7 +71,7 @@ def _configuration(url: str, port: int, servers: int, settings: Mapping[str, str
         "default_pool_size": str(servers),
         "max_client_conn": "200",
         # Older versions do not know prepared statements, which is what 0 means.
-        **({"max_prepared_statements": "0"} if _version() >= (1, 21) else {}),
+        **({"max_prepared_statements": "0"} if version >= (1, 21) else {}),
     }
     if settings:
         pgbouncer = {name: value for name, value in settings.items() if name != "auth_file"}
@@ -103,9 +102,8 @@ def _user(url: str) -> pwd.struct_passwd:
     return pwd.getpwnam("nobody")
 
 
-def _version() -> tuple[int, ...]:
-    assert PROGRAM is not None
-    said = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+def _version(program: str) -> tuple[int, ...]:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     return tuple(int(number) for number in said.split()[1].split(".")[:2])
 
 

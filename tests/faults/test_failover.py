@@ -17,7 +17,6 @@ from langgraph_checkpoint_custom import PostgresSaver
 from tests.conftest import APIS
 from tests.faults.bouncer import bounced
 from tests.faults.cluster import Cluster, folder_of_user, running_cluster
-from tests.faults.test_pgbouncer import skip_without_it
 from tests.stores import Client
 
 RUNS = 8
@@ -105,8 +104,6 @@ async def test_runs_continue_when_the_standby_takes_over(pair: tuple[Cluster, Cl
 
 @pytest.mark.parametrize("api", APIS)
 async def test_runs_continue_through_a_pooler_when_the_server_restarts(postgres_programs: None, api: str) -> None:
-    skip_without_it()
-
     def restart() -> None:
         cluster.run("pg_ctl", "stop", "-m", "immediate", "-D", str(cluster.data))
         cluster.start()

@@ -15,6 +15,7 @@ from tests.conftest import APIS
 from tests.crash.programs import advance, after, seen, unfinished
 from tests.faults.cluster import USER, Cluster, folder_of_user, running_cluster
 from tests.invariants import check_invariants
+from tests.needs import need
 from tests.stores import Client, Store
 
 MEGABYTE = 1_000_000
@@ -26,8 +27,8 @@ def disk(postgres_programs: None) -> Iterator[Path]:
     with folder_of_user() as folder:
         options = f"size=100m,uid={USER.pw_uid},gid={USER.pw_gid},mode=0700"
         command = ["mount", "-t", "tmpfs", "-o", options, "checkpoint-test", str(folder)]
-        if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-            pytest.skip("NOT TESTED: a small disk can be mounted by root only")
+        mounts = os.geteuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0
+        need(mounts, "the right to mount a small disk: root has it")
         try:
             yield folder
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import configparser
 import re
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,11 +18,8 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
 from tests.conftest import APIS
-from tests.faults.bouncer import PROGRAM, bounced
+from tests.faults.bouncer import bounced
 from tests.stores import Client
-
-# Warnings are errors here, except this one, which says that something was not tested.
-pytestmark = pytest.mark.filterwarnings("default:the PgBouncer tests are skipped")
 
 SERVERS = 2
 PREPARED = "SELECT statement FROM pg_prepared_statements"
@@ -34,21 +30,12 @@ STEPS = 8
 @pytest.fixture
 def bouncer_url(postgres_url: str) -> Iterator[str]:
     """The test's database through a PgBouncer that has two connections to it."""
-    skip_without_it()
     with bounced(postgres_url, servers=SERVERS) as url:
         yield url
 
 
-def skip_without_it() -> None:
-    if PROGRAM is None:
-        reason = "no PgBouncer: install the Debian package pgbouncer"
-        warnings.warn(f"the PgBouncer tests are skipped: {reason}", stacklevel=1)
-        pytest.skip(reason)
-
-
 @pytest.mark.parametrize("api", APIS)
 async def test_the_configuration_in_the_documents_works(postgres_url: str, api: str) -> None:
-    skip_without_it()
     document = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text("utf-8")
     (text,) = re.findall(r"^```ini\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
     parser = configparser.ConfigParser()

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.helpers import Database
+from tests.needs import need
 from tests.stores import Store
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ def older_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
         commit = git("log", "-1", "--format=%H", "--", "tests/golden/0.1.0").decode().strip()
         archive = git("archive", commit, PACKAGE)
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"NOT TESTED: an older version next to this one, since there is no history: {error}")
+        need(None, f"this repository's history, which has an older version: {error}")
     folder = tmp_path_factory.mktemp("older")
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")

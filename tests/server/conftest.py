@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,11 @@ from langgraph_checkpoint_custom import CheckpointSaver
 from tests import citus
 from tests.conftest import BACKENDS, made_database, running_postgres
 from tests.invariants import check_invariants
+from tests.needs import need
 from tests.server.processes import LOOK, TIMEOUT, Server, running
 from tests.server.threads import Threads
 from tests.stores import Store
 
-HAS_SERVER = importlib.util.find_spec("langgraph_api") is not None
-NEED_SERVER = ("server", "pair", "core")
 LOOPS = ("shared", "isolated")
 OPTIONS = {
     "CHECKPOINT_CONCURRENT_WRITERS": "reject",
@@ -33,12 +32,9 @@ OPTIONS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that need the server if it is not installed."""
-    skip = pytest.mark.skip(reason="no Agent Server: install the extra `server`")
-    for item in items:
-        if not HAS_SERVER and not set(NEED_SERVER).isdisjoint(getattr(item, "fixturenames", ())):
-            item.add_marker(skip)
+def need_server() -> None:
+    """Skip the test if the Agent Server is not installed."""
+    need(find_spec("langgraph_api"), "the extra server")
 
 
 class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types.
@@ -118,6 +114,7 @@ def check_no_session(store: Store) -> None:
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory, is_citus: bool) -> Iterator[Servers]:
     """The servers of this test process."""
+    need_server()
     with ExitStack() as stack:
         yield Servers(tmp_path_factory, stack, is_citus=is_citus)
 

@@ -15,7 +15,7 @@ from langgraph_checkpoint_custom.server import checkpointer
 from tests.behaviour.helpers import config
 from tests.conftest import BACKENDS, made_database, needs_error_codes
 from tests.invariants import check_invariants
-from tests.server.conftest import HAS_SERVER, check_no_session
+from tests.server.conftest import check_no_session, need_server
 from tests.server.entering import THREADS
 from tests.server.processes import TIMEOUT, environment
 from tests.stores import Store
@@ -40,16 +40,13 @@ def named(empty: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     return empty
 
 
-GUARDED = pytest.param(
-    "guarded", marks=pytest.mark.skipif(not HAS_SERVER, reason="no Agent Server: its guard is missing")
-)
-
-
-@pytest.mark.parametrize("guard", ["free", GUARDED])
+@pytest.mark.parametrize("guard", ["free", "guarded"])
 def test_os_threads_and_processes_may_enter_concurrently_and_never_exit(
     empty: Store, tmp_path: Path, guard: str
 ) -> None:
     """The tables are created, each process has one saver, and all processes end on their own."""
+    if guard == "guarded":
+        need_server()
     command = [sys.executable, "-m", "tests.server.entering", guard]
     processes = [
         subprocess.Popen(

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
 from langgraph_sdk import get_client
 
 from tests.invariants import check_invariants
-from tests.server.conftest import HAS_SERVER
+from tests.server.conftest import need_server
 from tests.server.processes import TIMEOUT, Server
 from tests.server.threads import ALL, NO_GATE, Gate, Threads
 from tests.stores import Store
@@ -30,8 +29,8 @@ async def clients(*servers: Server) -> AsyncIterator[list[Threads]]:
             await client.aclose()
 
 
-@pytest.mark.skipif(not HAS_SERVER, reason="no Agent Server: install the extra `server`")
 def test_a_server_with_an_impossible_option_does_not_start(tmp_path: Path) -> None:
+    need_server()
     store = Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     server = Server(store, tmp_path, isolated=False, variables={"CHECKPOINT_STRICT": "maybe"})
     try:

@@ -28,6 +28,7 @@ from starlette.testclient import TestClient
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.ui import create_app
 from tests.conftest import BACKENDS, made_database
+from tests.needs import need
 from tests.ui.stories import all_stories
 
 # Characters that no page may contain as they are stored.
@@ -235,11 +236,10 @@ class Browser:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[WebDriver]:
     """The Chromium of the system, with its driver: `apt-get install chromium chromium-driver`."""
-    program, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
-    if program is None or driver is None:
-        reason = "no browser: install Debian's packages chromium and chromium-driver"
-        warnings.warn(f"the browser tests are skipped: {reason}", stacklevel=1)
-        pytest.skip(reason)
+    program, driver = (
+        need(shutil.which(name), "Chromium: install Debian's packages chromium and chromium-driver")
+        for name in ("chromium", "chromedriver")
+    )
     options = Options()
     options.binary_location = program
     for argument in (

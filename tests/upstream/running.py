@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.downloads import suite_of
 from tests.upstream.expected import EXPECTED, TIMED, function_of
-from tests.upstream.sources import copy_tests, download
+from tests.upstream.sources import copy_tests
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,9 @@ def run(name: str, saver: str, folder: Path, *, dsn: str = "", everything: bool 
         folder: An empty folder.
         dsn: An empty database, which is filled.
         everything: With each way to make a saver instead of one, and with the tests that assert on time.
-
-    Raises:
-        NoSource: There is no source, or no package index can be reached.
     """
     suite = SUITES[name]
-    copy_tests(download(suite.package, folder), folder)
+    copy_tests(suite_of(f"{suite.package}=={version(suite.package)}", folder), folder)
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "LANGGRAPH_"))},
         "UPSTREAM_SAVER": saver,

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import ast
 import shutil
-import subprocess
-import sys
-import tarfile
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -24,32 +20,8 @@ OURS = {
 }
 
 
-class NoSource(Exception):
-    """pip has not found a source distribution, or cannot reach an index."""
-
-
-def download(package: str, folder: Path) -> Path:
-    """The source of the installed release of a package, unpacked below a folder.
-
-    Raises:
-        NoSource: pip did not get it.
-    """
-    wanted = f"{package}=={version(package)}"
-    # Its metadata needs hatchling, which is installed here.
-    options = ["--quiet", "--retries=1", "--no-deps", "--no-build-isolation", "--no-binary=:all:", f"--dest={folder}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", *options, wanted], check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise NoSource(f"no source of {wanted}: {done.stderr[-500:]}")
-    (archive,) = folder.glob(f"{package.replace('-', '_')}-*.tar.gz")
-    with tarfile.open(archive) as source:
-        source.extractall(folder, filter="data")
-    return folder / archive.name.removesuffix(".tar.gz")
-
-
 def copy_tests(source: Path, folder: Path) -> None:
-    """Copy the tests of a source into a folder, with the imports and fixtures of our savers."""
+    """Copy the tests of a package into a folder, with the imports and fixtures of our savers."""
     tests = folder / "tests"
     shutil.copytree(source / "tests", tests)
     for file in tests.rglob("*.py"):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import warnings
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import made_database
+from tests.needs import need
 from tests.upstream.running import SUITES, run
-from tests.upstream.sources import NoSource
 
 # Minimal counts; on Python 3.10, LangGraph skips some.
 PASSED = {
@@ -27,22 +26,18 @@ PASSED = {
 
 
 # A suite has more than a thousand tests, each with its own time limit.
-@pytest.mark.skipif("CHECKPOINT_UPSTREAM" not in os.environ, reason="LangGraph's suites run with CHECKPOINT_UPSTREAM=1")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(("name", "saver"), PASSED, ids=[f"{name} with {saver}" for name, saver in PASSED])
 def test_langgraphs_own_tests_pass_except_those_with_a_reason(
     name: str, saver: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    need("CHECKPOINT_UPSTREAM" in os.environ, "CHECKPOINT_UPSTREAM=1, with which LangGraph's own tests are downloaded")
     assert saver in SUITES[name].savers
     with ExitStack() as stack:
         dsn = ""
         if saver == "postgres":
             dsn = stack.enter_context(made_database(request.getfixturevalue("postgres_dsn")))[1]
-        try:
-            outcome = run(name, saver, tmp_path, dsn=dsn)
-        except NoSource as error:
-            warnings.warn(f"LangGraph's own tests are skipped: {error}", stacklevel=1)
-            pytest.skip(str(error))
+        outcome = run(name, saver, tmp_path, dsn=dsn)
 
     surprises = outcome.surprises(name)
     assert not surprises, "\n\n".join(f"{test}\n{said}" for test, said in surprises.items())

@@ -7,15 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
-from tests.adapters.cubeloop.packages import pip
 from tests.adapters.cubeloop.programs import said
+from tests.downloads import pip
 from tests.stores import Store
-
-pytestmark = pytest.mark.filterwarnings("default:a test with another package is skipped")
 
 PROGRAM = """
 import asyncio, sys
@@ -70,7 +66,7 @@ def run(code: str, *arguments: str, **environment: str) -> str:
 
 
 async def test_cubepi_and_cubeloop_share_threads(tmp_path: Path, store: Store, saver: CheckpointSaver) -> None:
-    pip("install", "-q", "--no-deps", "--target", str(tmp_path / "packages"), "cubepi==0.13.6")
+    pip("install", "cubepi==0.13.6", tmp_path / "packages")
     saver.setup()
     assert run(PROGRAM, store.url, PYTHONPATH=str(tmp_path / "packages")) == "works\n"
     found = await CubeLoopCheckpointer(saver).load("thread")

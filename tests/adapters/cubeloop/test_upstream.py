@@ -11,12 +11,11 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
-from tests.adapters.cubeloop.packages import pip
+from tests.downloads import suite_of
 from tests.stores import Store
 
 PLUGIN = Path(__file__).parent / "plugin"
@@ -46,28 +45,15 @@ LOOK_INSIDE = {
 # How many tests make a store and pass with CubeLoop's stores.
 TESTS = 168
 
-pytestmark = pytest.mark.filterwarnings("default:a test with another package is skipped")
-
 
 # Plugins that are installed for other tests are switched off. These tests share an event loop, and so a pool.
 OPTIONS = ["-p", "swapped_stores", "-p", "no:xdist", "-p", "no:randomly", "-p", "no:cacheprovider"]
 OPTIONS += [f"--override-ini=asyncio_default_{what}_loop_scope=session" for what in ("test", "fixture")]
 
 
-def download(folder: Path) -> Path:
-    """Their tests, unpacked."""
-    options = ["-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]  # hatchling is installed here.
-    pip("download", *options, "-d", str(folder), "cubeloop==0.14.1")
-    (path,) = folder.glob("*.tar.gz")
-    with tarfile.open(path) as archive:
-        wanted = re.compile(r"[^/]+/(tests/|pyproject\.toml$)")
-        archive.extractall(folder, [member for member in archive if wanted.match(member.name)], filter="data")
-    return next(found for found in folder.iterdir() if found.is_dir())
-
-
 @pytest.mark.timeout(600)
 def test_their_own_tests_pass(store: Store, tmp_path: Path) -> None:
-    theirs = download(tmp_path)
+    theirs = suite_of("cubeloop==0.14.1", tmp_path)
     paths = [
         str(path.relative_to(theirs))
         for path in sorted(theirs.glob("tests/**/test_*.py"))
