@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation
@@ -109,18 +110,19 @@ def log_slow_operations(seconds: float) -> OnOperation:
     if not isinstance(seconds, (int, float)):
         raise ConfigError(f"log_slow_operations takes a number of seconds, not {seconds!r}")
 
-    def hook(event: OperationEvent) -> None:
-        if event.seconds >= seconds:
-            _LOG.warning(
-                "%s took %.3f s (%d round trips, %d retries, %d rows, %d bytes) on thread %r, namespace %r",
-                event.name,
-                event.seconds,
-                event.round_trips,
-                event.retries,
-                event.rows,
-                event.bytes,
-                event.thread_id,
-                event.checkpoint_ns,
-            )
+    return partial(_log_if_slow, seconds)
 
-    return hook
+
+def _log_if_slow(seconds: float, event: OperationEvent) -> None:
+    if event.seconds >= seconds:
+        _LOG.warning(
+            "%s took %.3f s (%d round trips, %d retries, %d rows, %d bytes) on thread %r, namespace %r",
+            event.name,
+            event.seconds,
+            event.round_trips,
+            event.retries,
+            event.rows,
+            event.bytes,
+            event.thread_id,
+            event.checkpoint_ns,
+        )

@@ -15,6 +15,7 @@ from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import flag, text
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import PostgresOptions, SaverOptions, check_options
+from langgraph_checkpoint_custom.pickling import NOT_YOURS, Arguments
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.postgres_dialect import DEFAULT_SCHEMA, PostgresDialect
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
@@ -124,6 +125,7 @@ class PostgresSaver(CheckpointSaver):
         )
         super().__init__(dialect, driver, serde=serde, **options)
         self._given = None if isinstance(conn, str) or callable(conn) else conn
+        self._arguments = Arguments(conn, {**own, **options}) if self._given is None else NOT_YOURS
         self._postgres = dialect, driver
 
     def setup(

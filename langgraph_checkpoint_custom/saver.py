@@ -80,6 +80,7 @@ from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencrypti
 from langgraph_checkpoint_custom.operations.searchable import make_searchable, missing_searchable
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
+from langgraph_checkpoint_custom.pickling import Arguments, unpickled
 from langgraph_checkpoint_custom.recent import Recent
 from langgraph_checkpoint_custom.retention import Retention, Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -118,7 +119,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
 
     Every method has a sync and an async version. You can call both from any OS thread and any event loop. Shallow
     copies of a saver share its driver and connections; they differ only in `serde` or in the tenant. LangGraph makes
-    such copies.
+    such copies. A saver over a path or connection string can be pickled: the copy in the other process opens its own
+    connections. The pickle contains the arguments, and so also a password.
 
     Args:
         dialect: The SQL statements of the database.
@@ -215,6 +217,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             _ = self._codec  # Raises ConfigError if the serializer would not use `on_load`.
 
     _given: Any = None
+    _arguments: Arguments | str = "it is not one of this package's classes"
 
     @property
     def conn(self) -> Any:
@@ -239,6 +242,35 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
             said = f"{type(self).__name__!r} object has no attribute {name!r}{instead}"
             raise AttributeError(said, name=name, obj=self)
+
+    # Copying and pickling
+
+    def __copy__(self) -> Self:
+        """Return a shallow copy, which shares the connections."""
+        clone = object.__new__(type(self))
+        vars(clone).update(vars(self))
+        return clone
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process makes a saver with the same arguments, which opens its own connections.
+
+        Raises:
+            ConfigError: The saver lives in this process only; or it names the argument that cannot be pickled.
+        """
+        if isinstance(self._arguments, str):
+            raise ConfigError(f"the saver cannot be pickled: {self._arguments}")
+        return type(self)._unpickled, (self._arguments.pickled(self.serde), self._dialect.tenant)
+
+    @classmethod
+    def _unpickled(cls, pickled: Mapping[str, bytes], tenant: str) -> Self:
+        arguments = unpickled(pickled)
+        conn, serde = arguments.pop("conn"), arguments.pop("serde")
+        saver = cls(conn, **arguments)
+        saver.serde = serde
+        if tenant:
+            saver = saver.for_tenant(tenant)
+            saver._is_of_tenant = False  # It owns its connections.
+        return saver
 
     # Opening and closing
 

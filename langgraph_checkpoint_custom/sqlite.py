@@ -15,6 +15,7 @@ from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnect
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import JournalMode, SaverOptions, SqliteOptions, Synchronous, check_options
+from langgraph_checkpoint_custom.pickling import NOT_YOURS, Arguments
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 
@@ -94,6 +95,11 @@ class SqliteSaver(CheckpointSaver):
         )
         super().__init__(dialect, SqliteDriver(connections), serde=serde, **options)
         self._given = given and conn
+        self._arguments = Arguments(connections.path, {**own, **options})
+        if given:
+            self._arguments = NOT_YOURS
+        elif path == ":memory:":
+            self._arguments = "its data is in the memory of this process; give it the path of a file"
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Unpack[SqliteOptions]) -> Self:

@@ -52,7 +52,7 @@ def storage_error(
     name = getattr(error, "sqlite_errorname", None)
     if code in BUSY:
         return Contention(
-            f"{operation}: another connection has been writing to {path} for longer than busy_timeout "
+            f"{operation}: another connection has kept {path} locked for longer than busy_timeout "
             f"({busy_timeout:g} s); nothing was stored. Raise busy_timeout, or find out what holds the lock: "
             "another process, or a connection of your own with an open transaction",
             operation=operation,
