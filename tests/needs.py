@@ -39,17 +39,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """List what was missing, and how many tests of which files lacked it."""
-    lacking = defaultdict(list)
+    lacking: dict[str, set[str]] = defaultdict(set)
     for report in terminalreporter.getreports("skipped"):
-        _, _, what = str(report.longrepr[2]).partition(NOT_TESTED)
+        place, _, reason = report.longrepr
+        _, _, what = reason.partition(NOT_TESTED)
+        # Of the files of a package that skips them, xdist reports one.
+        package = Path(place).parent if place.endswith("__init__.py") else None
         if what:
-            lacking[what].append(report.nodeid)
+            lacking[what].add(str(package.relative_to(config.rootpath)) if package else report.nodeid)
     if lacking:
         terminalreporter.section(f"{NOT_TESTED}what is missing here")
-    for what, tests in sorted(lacking.items()):
+    for what, names in sorted(lacking.items()):
         terminalreporter.line(what)
-        for file, count in sorted(Counter(test.partition("::")[0] for test in tests).items()):
-            terminalreporter.line(f"    {file}: {count}")
+        for file, count in sorted(Counter(name.partition("::")[0] for name in names).items()):
+            terminalreporter.line(f"    {file}" + (f": {count}" if file not in names else ""))
     if config.option.not_tested:
-        names = sorted(test for tests in lacking.values() for test in tests)
-        config.option.not_tested.write_text("".join(f"{name}\n" for name in names))
+        config.option.not_tested.write_text("".join(f"{name}\n" for name in sorted(set().union(*lacking.values()))))
