@@ -318,6 +318,7 @@ NOT_DISTRIBUTED = {
     "test_each_operation_takes_as_many_round_trips_as_designed": "get_tuple, put and copies take others",
     "test_batching.py": "there are no batches",
     "test_batching_faults.py": "there are no batches",
+    "test_readable.py": "there is no view",
 }
 
 

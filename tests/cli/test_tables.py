@@ -100,8 +100,12 @@ def test_a_policy_that_was_weakened_is_drift(postgres_url: str, cli: Cli, monkey
         server.execute("ALTER TABLE langgraph_checkpoint.blobs DISABLE ROW LEVEL SECURITY")
         body = "RETURNS text LANGUAGE sql STABLE RETURN 'all'"
         server.execute(f"CREATE OR REPLACE FUNCTION langgraph_checkpoint.current_tenant() {body}")
+        definition = "SELECT tenant, thread_id FROM langgraph_checkpoint.checkpoints"
+        server.execute("DROP VIEW langgraph_checkpoint.checkpoints_readable")
+        server.execute(f"CREATE VIEW langgraph_checkpoint.checkpoints_readable AS {definition}")
     found = cli.json("verify", code=1)
-    assert {line.split()[0] for line in found["missing"]} == {"policy", "table", "function"}
+    assert {line.split()[0] for line in found["missing"]} == {"policy", "table", "function", "view"}
+    assert "view checkpoints_readable SELECT tenant, thread_id FROM checkpoints;" in found["added"]
     assert "function current_tenant() RETURNS text LANGUAGE sql STABLE RETURN 'all'::text" in found["added"]
     assert "policy tenants on writes for * using true" in found["added"]
 

@@ -44,6 +44,8 @@ UNION ALL
 SELECT 'index', tablename, indexname, indexdef, NULL, NULL, NULL FROM pg_indexes
 WHERE schemaname = 'langgraph_checkpoint'
 UNION ALL
+SELECT 'view', viewname, definition, NULL, NULL, NULL, NULL FROM pg_views WHERE schemaname = 'langgraph_checkpoint'
+UNION ALL
 SELECT 'migration', number::text, name, NULL, NULL, NULL, NULL
 FROM langgraph_checkpoint.langgraph_checkpoint_migrations
 ORDER BY 1, 2, 3

@@ -110,3 +110,24 @@ CREATE POLICY tenants ON langgraph_checkpoint.claims
     USING (texteq(langgraph_checkpoint.tenant_of(thread_id), (SELECT langgraph_checkpoint.current_tenant())));
 ALTER TABLE langgraph_checkpoint.tenant_roles ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own ON langgraph_checkpoint.tenant_roles FOR SELECT USING (role = current_user);
+
+CREATE VIEW langgraph_checkpoint.checkpoints_readable WITH (security_barrier) AS
+SELECT
+    tenant,
+    CASE WHEN tenant = '' THEN thread_id ELSE substr(thread_id, length(tenant) + 3) END AS thread_id,
+    checkpoint_ns, checkpoint_id, parent_id, run_id,
+    CASE WHEN step ~ '^-?[0-9]{1,9}$' THEN step::integer END AS step,
+    CASE WHEN strpos(source, E'\\u0000') = 0 THEN source::jsonb #>> '{}' END AS source,
+    (
+        SELECT coalesce(jsonb_object_agg(key, value::jsonb), '{}') FROM jsonb_each_text(metadata_filter)
+        WHERE value IS NOT NULL AND strpos(value, E'\\u0000') = 0
+    ) AS metadata,
+    thread_id AS stored_thread_id
+FROM (
+    SELECT
+        tenant, thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_filter,
+        metadata_filter ->> 'step' AS step, metadata_filter ->> 'source' AS source
+    FROM langgraph_checkpoint.checkpoints
+    WHERE NOT hidden AND tenant = (SELECT langgraph_checkpoint.current_tenant())
+) AS seen
+ORDER BY checkpoint_id DESC;

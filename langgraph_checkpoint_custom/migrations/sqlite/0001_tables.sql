@@ -75,3 +75,23 @@ CREATE TABLE claims (
     owner TEXT NOT NULL,
     expires_at REAL NOT NULL
 ) STRICT;
+
+CREATE VIEW checkpoints_readable AS
+SELECT
+    tenant,
+    CASE WHEN tenant = '' THEN thread_id ELSE substr(thread_id, length(tenant) + 3) END AS thread_id,
+    checkpoint_ns, checkpoint_id, parent_id, run_id,
+    CASE WHEN json_type(step) = 'integer' AND length(step) < 10 THEN CAST(step AS INTEGER) END AS step,
+    CASE WHEN instr(source, '\u0000') = 0 THEN source ->> '$' END AS source,
+    (
+        SELECT json_group_object(key, json(value)) FROM json_each(metadata_filter)
+        WHERE type = 'text' AND instr(value, '\u0000') = 0
+    ) AS metadata,
+    thread_id AS stored_thread_id
+FROM (
+    SELECT
+        tenant, thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_filter,
+        metadata_filter ->> 'step' AS step, metadata_filter ->> 'source' AS source
+    FROM checkpoints
+    WHERE NOT hidden
+);

@@ -78,6 +78,12 @@ WITH ours AS MATERIALIZED (
         || replace(rtrim(regexp_replace(substring(pg_get_functiondef(p.oid) FROM '\s+RETURNS.*'), '\s+', ' ', 'g')), E'\x1f', '\x1f')
     FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = %(schema)s
+    UNION ALL
+    -- Before version 16, PostgreSQL qualifies each column.
+    SELECT 'view ' || c.relname || coalesce(' (' || array_to_string(c.reloptions, ', ') || ')', '')
+        || regexp_replace(regexp_replace(pg_get_viewdef(c.oid), '\m(checkpoints|seen)\.', '', 'g'), '\s+', ' ', 'g')
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %(schema)s AND c.relkind = 'v' AND NOT starts_with(c.relname, 'searched_')
 )
 SELECT replace(line, quote_ident(%(schema)s) || '.', '') FROM lines ORDER BY 1
 

@@ -63,7 +63,8 @@ SELECT 'index ' || CASE i.origin WHEN 'c' THEN s.sql ELSE i.origin || ' of ' || 
 FROM ours o CROSS JOIN pragma_index_list(o.name) AS i LEFT JOIN sqlite_schema s ON s.type = 'index' AND s.name = i.name
 WHERE substr(i.name, 1, 11) <> 'searchable_'
 UNION ALL
-SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('view', 'trigger')
+SELECT type || ' ' || CASE type WHEN 'view' THEN replace(replace(sql, char(10), ' '), '    ', '') ELSE name END
+FROM sqlite_schema WHERE type IN ('view', 'trigger')
 ORDER BY 1
 
 -- The sizes_ statements count rows and bytes. They do not read values, only their lengths.

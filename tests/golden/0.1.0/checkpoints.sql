@@ -151,6 +151,34 @@ CREATE POLICY tenants ON langgraph_checkpoint.claims
 ALTER TABLE langgraph_checkpoint.tenant_roles ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own ON langgraph_checkpoint.tenant_roles FOR SELECT USING (role = current_user);
 
+-- For people and dashboards: the checkpoints that a list returns, newest first. Nothing can be changed through it, since
+-- it reads a subquery. A view reads as the owner of the tables, whom the policies do not hold for, so it has their
+-- condition; the barrier evaluates it before any function of a query. The order lets a query for the newest ones read by
+-- index.
+--
+-- In `metadata`, a value is what its JSON text says. Left out are values that the projection does not have, and texts
+-- with a NUL character, which jsonb cannot hold. To read by the index of a thread, compare `stored_thread_id`.
+CREATE VIEW langgraph_checkpoint.checkpoints_readable WITH (security_barrier) AS
+SELECT
+    tenant,
+    CASE WHEN tenant = '' THEN thread_id ELSE substr(thread_id, length(tenant) + 3) END AS thread_id,
+    checkpoint_ns, checkpoint_id, parent_id, run_id,
+    CASE WHEN step ~ '^-?[0-9]{1,9}$' THEN step::integer END AS step,
+    CASE WHEN strpos(source, E'\\u0000') = 0 THEN source::jsonb #>> '{}' END AS source,
+    (
+        SELECT coalesce(jsonb_object_agg(key, value::jsonb), '{}') FROM jsonb_each_text(metadata_filter)
+        WHERE value IS NOT NULL AND strpos(value, E'\\u0000') = 0
+    ) AS metadata,
+    thread_id AS stored_thread_id
+FROM (
+    SELECT
+        tenant, thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_filter,
+        metadata_filter ->> 'step' AS step, metadata_filter ->> 'source' AS source
+    FROM langgraph_checkpoint.checkpoints
+    WHERE NOT hidden AND tenant = (SELECT langgraph_checkpoint.current_tenant())
+) AS seen
+ORDER BY checkpoint_id DESC;
+
 -- Which migrations were applied; each row was committed together with what it stands for.
 CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (
     number integer PRIMARY KEY,
