@@ -102,7 +102,7 @@ async def test_only_a_long_name_takes_a_round_trip_more(postgres_url: str, api: 
     """The writes to a channel fail if its values could not be stored. The server is asked if that is in doubt."""
     events: list[OperationEvent] = []
     async with PostgresSaver(postgres_url, on_operation=events.append) as saver:
-        client = Client(saver.for_tenant("acme"), api)  # type: ignore[arg-type]  # It is a saver.
+        client = Client(saver.for_tenant("acme"), api)
         where = await put(client, "1")
         for number, (name, round_trips) in enumerate(
             [("a", 1), ("a" * 2_300, 1), ("é" * 1_150, 1), ("a" * 2_500, 2), ("é" * 1_250, 2), ("ab" * 50_000, 2)]
