@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from langgraph_checkpoint_custom.errors import (
+    ChangedInPlace,
     CheckpointConflict,
     CheckpointEncodeError,
     CheckpointError,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ChangedInPlace",
     "CheckpointConflict",
     "CheckpointEncodeError",
     "CheckpointError",

@@ -37,6 +37,7 @@ class SaverOptions(TypedDict, total=False):
     on_inexact: OnInexact
     on_load: OnLoad | None
     concurrent_writers: ConcurrentWriters
+    check_unchanged: bool
     compress: bool | None
     on_operation: OnOperation | None
     retention: Retention | None
@@ -161,6 +162,7 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         lambda value: value is None or _is_on_load(value),
     ),
     "concurrent_writers": _one_of(get_args(ConcurrentWriters)),
+    "check_unchanged": _YES,
     "compress": _YES_OR_NONE,
     "on_operation": ("a function, or None", lambda value: value is None or callable(value)),
     "retention": (

@@ -37,6 +37,7 @@ from langgraph_checkpoint_custom.encoding.encode import (
     run_of,
 )
 from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
+from langgraph_checkpoint_custom.encoding.in_place import encode_unchanged
 from langgraph_checkpoint_custom.encoding.serde import Allowed, OnInexact, OnLoad, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
 from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation, afollow, done, follow
@@ -66,6 +67,7 @@ from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, 
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
+from langgraph_checkpoint_custom.operations.in_place import check_unchanged
 from langgraph_checkpoint_custom.operations.interrupts import check_open
 from langgraph_checkpoint_custom.operations.read import (
     NextVersion,
@@ -160,6 +162,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             and the next checkpoint of the other raises `CheckpointConflict`; a run that you start from an older
             checkpoint still forks. "allow", as in LangGraph's savers: both succeed, and the result of one is not seen
             again.
+        check_unchanged: For development and tests: whether `put` compares each value whose channel has no new version
+            with that of the parent, and raises `ChangedInPlace` if it differs. This finds nodes that change a value in
+            place and do not return it. Each `put` then reads the parent.
         compress: Whether to compress values of 1,000 bytes or more with Zstandard, unless they are encrypted. The
             default is True on PostgreSQL, where it saves time and space, and False on SQLite, where it makes files
             about half as large but reading and writing slower. Both forms are read with either setting; `reencrypt()`
@@ -190,6 +195,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         on_inexact: OnInexact = "store",
         on_load: OnLoad | None = None,
         concurrent_writers: ConcurrentWriters = "allow",
+        check_unchanged: bool = False,
         compress: bool | None = None,
         on_operation: OnOperation | None = None,
         retention: Retention | None = None,
@@ -211,6 +217,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         self._values: Values | None = None
         self._sweeper = Sweeper(self, retention) if retention else None
         self._concurrent_writers = concurrent_writers
+        self._checks_unchanged = check_unchanged
         self._number = next(_NUMBERS)
         self._is_of_tenant = False
         if on_load:
@@ -368,11 +375,14 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             CheckpointNotFound: A `DeltaChannel` needs the parent or an older ancestor, and a prune has removed it.
             ClaimLost: The config carries a claim that is no longer held.
             NameTooLong: PostgreSQL cannot have the names in an index; nothing was stored.
+            ChangedInPlace: With `check_unchanged=True`, a value has changed and its version has not.
 
         Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); storing again replaces.
         Source: BaseCheckpointSaver.put.
         """
         encoded = done(self._encoded(config, checkpoint, metadata, new_versions))
+        if self._checks_unchanged:
+            self._driver.run(self._check(config, checkpoint, new_versions))
         return self._stored(self._driver.run(self._put(encoded)))
 
     async def aput(
@@ -384,8 +394,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Async version of `put`."""
         encoded = self._encoded(config, checkpoint, metadata, new_versions)
+        check = self._check(config, checkpoint, new_versions) if self._checks_unchanged else None
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
+        if check:
+            await self._driver.arun(check)
         return self._stored(await self._driver.arun(self._put(encoded)))
 
     def put_writes(
@@ -746,6 +759,10 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
 
     def _put(self, encoded: Encoded) -> Operation[Encoded]:
         return put(self._dialect, encoded, only_newest=self._must_be_newest(encoded))
+
+    def _check(self, config: RunnableConfig, checkpoint: Checkpoint, new_versions: ChannelVersions) -> Operation[None]:
+        now = encode_unchanged(self._codec, checkpoint, new_versions)
+        return check_unchanged(self._dialect, self._codec, self.get_next_version, own_key_of(config), now)
 
     def _stored(self, encoded: Encoded) -> RunnableConfig:
         """Remember the values of a stored checkpoint; return the config that names it."""

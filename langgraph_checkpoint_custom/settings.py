@@ -167,6 +167,7 @@ def _class(path: str) -> tuple[str, str]:
 _ALL: _Readers = {
     "CHECKPOINT_PLAINTEXT_METADATA": ("plaintext_metadata", _names),
     "CHECKPOINT_EXCLUDE_METADATA": ("exclude_metadata", _names),
+    "CHECKPOINT_CHECK_UNCHANGED": ("check_unchanged", _yes_or_no),
     "CHECKPOINT_COMPRESS": ("compress", _yes_or_no),
     "CHECKPOINT_CONCURRENT_WRITERS": ("concurrent_writers", _one_of("allow", "reject")),
     "CHECKPOINT_ON_INEXACT": ("on_inexact", _one_of("store", "raise")),

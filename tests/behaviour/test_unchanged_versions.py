@@ -8,12 +8,13 @@ blob, whatever the object is now. Any other value is stored as it is, but a stor
 from __future__ import annotations
 
 import json
+import operator
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
 from itertools import product
-from typing import Any, NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -379,3 +380,42 @@ async def test_what_nodes_change_in_place_and_do_not_return(
         found = [state.values.get("items") for state in await states_of(client, graph, config())]
     kept = len(names) if first is SHORT else 0
     assert found == [[*first, *names[: min(step, kept)]] for step in (3, 2, 1, 0)] + [None]
+
+
+class Log(TypedDict):
+    log: Annotated[list[str], operator.add]
+
+
+@pytest.mark.parametrize("options", [{}, {"check_unchanged": True}], ids=["", "check_unchanged"])
+async def test_a_join_is_stored_as_its_step_left_it_however_late_its_put_begins(
+    store: Store, api: str, database: Database, options: dict[str, Any]
+) -> None:
+    """LangGraph changes the set of a join in place, and with durability "async" it calls `put` in the background.
+
+    In the second run, the first `put` waits for the database, and so the second one begins after the join has run.
+    """
+    unlocks: list[Callable[[], None]] = []
+
+    def joins(state: Log) -> Log:
+        while unlocks:
+            unlocks.pop()()
+        return {"log": ["join"]}
+
+    builder = StateGraph(Log)
+    for name in ("a", "b"):
+        builder.add_node(name, lambda state, name=name: {"log": [name]})
+        builder.add_edge(START, name)
+    builder.add_node("join", joins)
+    builder.add_edge(["a", "b"], "join")
+    async with store.open(**options) as saver:
+        saver.setup()
+        client = Client(saver, api)
+        graph = builder.compile(checkpointer=saver)
+        await run_graph(client, graph, {"log": ["in"]}, config())
+        with database.locked() as unlock:
+            unlocks.append(unlock)
+            await run_graph(client, graph, {"log": ["in"]}, config(), durability="async")
+        states = (await states_of(client, graph, config()))[:4]
+        assert [state.next for state in states] == [(), ("join",), ("a", "b"), ("__start__",)]
+        await run_graph(client, graph, None, states[2].config)
+        assert (await states_of(client, graph, config()))[0].values["log"] == ["in", "a", "b", "join"] * 2

@@ -125,9 +125,10 @@ class Stored(Thread):
     """A thread on one of our stores, which may have threads of other tests."""
 
     saver: CheckpointSaver
+    options: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, store: Store, api: str, durability: Durability) -> None:
-        super().__init__(store.open(), api, durability)
+        super().__init__(store.open(**self.options), api, durability)
         self._store = store
         self.thread_id = f"thread {uuid4()}"
 
@@ -145,6 +146,12 @@ class Reopened(Stored):
         if ends:
             await self.shut()
             self.saver = self._store.open()
+
+
+class Checked(Stored):
+    """A thread whose saver raises an error if a value was changed in place."""
+
+    options: ClassVar[Mapping[str, Any]] = {"check_unchanged": True}
 
 
 class Pruned(Stored):

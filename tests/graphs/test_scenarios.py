@@ -14,6 +14,7 @@ from tests.conftest import BACKENDS
 from tests.graphs.running import (
     PAST_SCENARIOS,
     SCENARIOS,
+    Checked,
     Copied,
     Durability,
     Overlaid,
@@ -64,6 +65,13 @@ async def test_another_process_continues_a_thread_as_in_memory(
     store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
     await agrees_with_memory(scenario, Reopened, store, api, durability)
+
+
+@cases(deltas=FOUR_WAYS[2:3], others=[FOUR_WAYS[0], FOUR_WAYS[2]])
+async def test_no_step_changes_a_value_without_a_new_version(
+    store: Store, scenario: Scenario, api: str, durability: Durability
+) -> None:
+    await agrees_with_memory(scenario, Checked, store, api, durability)
 
 
 @pytest.mark.leaves_writes("with durability async, writes are stored in the background, and so after a prune")

@@ -115,6 +115,7 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
                     "CheckpointEncodeError",
                     "CheckpointNotFound",
                     "CheckpointConflict",
+                    "ChangedInPlace",
                     "CheckpointLabelled",
                     "LabelExists",
                     "ThreadExists",
