@@ -71,7 +71,12 @@ LONG = {
     "upstream/test_suites.py": "LangGraph's own tests",
 }
 # Of the many cases of these, one in so many runs without --full.
-SAMPLED = {"behaviour/test_interrupted_reads.py": 16, "drivers/test_ends.py": 3, "races/test_pairs.py": 6}
+SAMPLED = {
+    "behaviour/test_interrupted_reads.py": 16,
+    "behaviour/test_loops_without_sockets.py": 4,
+    "drivers/test_ends.py": 3,
+    "races/test_pairs.py": 6,
+}
 
 needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 has no error codes")
 
@@ -350,12 +355,12 @@ def shared_postgres_url(request: pytest.FixtureRequest, is_citus: bool) -> Itera
 @pytest.fixture(params=BACKENDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store, once for each database. The test must not change its tables."""
-    found = _empty_store(request, tmp_path)
+    found = empty_store(request, tmp_path)
     yield found
     check_what_is_left(request, found)
 
 
-def _empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
         return Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     url = request.getfixturevalue("shared_postgres_url")

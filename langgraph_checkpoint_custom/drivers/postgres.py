@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any, TypeGuard, TypeVar
 
 import psycopg
@@ -34,8 +35,13 @@ from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     Sessions,
     in_transaction,
 )
-from langgraph_checkpoint_custom.drivers.postgres_waiting import TimedAsyncConnection, TimedConnection, no_timeout
-from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
+from langgraph_checkpoint_custom.drivers.postgres_waiting import (
+    CANCEL_TIMEOUT,
+    TimedAsyncConnection,
+    TimedConnection,
+    no_timeout,
+)
+from langgraph_checkpoint_custom.drivers.workers import aside, finished_aside, on_loop
 from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
@@ -97,7 +103,7 @@ class PostgresDriver:
         self._ready = False
         self._closed = False
         self._sessions = Sessions(own=connections.own, prepare=prepare, read_only=read_only)
-        self._workers: ThreadPoolExecutor | None = None
+        self._workers: dict[int, ThreadPoolExecutor] = {}
         self._reset_batching()
         register_for_forks(self)
 
@@ -107,7 +113,7 @@ class PostgresDriver:
     def after_fork(self) -> None:
         """Leave the connections to the parent; the child does not have its workers either."""
         self._connections.forget()
-        self._workers = None
+        self._workers = {}
         self._reset_batching()
 
     # Sync
@@ -300,7 +306,7 @@ class PostgresDriver:
         """Async version of `setup`."""
         self._check_reads(op or self._setup)
         if self._connections.by_worker:
-            return await asyncio.to_thread(self.setup, op)
+            return await self._on_worker(partial(self.setup, op))
         await self._aretrying(op or self._setup)
         self._ready = True
 
@@ -308,7 +314,7 @@ class PostgresDriver:
         """Async version of `run`."""
         self._check_reads(op)
         if self._connections.by_worker:
-            return await asyncio.to_thread(self.run, op)
+            return await self._on_worker(partial(self.run, op))
         if not self._ready:
             await self._aretrying(self._check)
             self._ready = True
@@ -507,15 +513,21 @@ class PostgresDriver:
         return self._retry.pause(failed, time.monotonic() - started)
 
     async def _offload(self, request: Offload) -> Any:
+        # Two: the work holds the GIL for most of its time.
+        return await aside(self._executor(2), request.work)
+
+    async def _on_worker(self, call: Callable[[], T]) -> T:
+        # As many as there may be connections, and some for calls of which others wait for a batch.
+        return await finished_aside(self._executor(32), call, CANCEL_TIMEOUT)
+
+    def _executor(self, workers: int) -> ThreadPoolExecutor:
         self._check_open()
-        if self._workers is None:
-            # Two: the work holds the GIL for most of its time.
-            self._workers = ThreadPoolExecutor(2, "checkpoint-work")
-        return await aside(self._workers, request.work)
+        found = self._workers.get(workers)
+        return found or self._workers.setdefault(workers, ThreadPoolExecutor(workers, "checkpoint-work"))
 
     def _stop_workers(self) -> None:
-        if self._workers is not None:
-            self._workers.shutdown()
+        for executor in self._workers.values():
+            executor.shutdown()
 
     def _wrapped(
         self, error: Exception, connection: AnyConnection | None, operation: str, statements: Sequence[Statement]

@@ -32,7 +32,10 @@ def resolve(address: Address) -> str:
     given = address if isinstance(address, str) else address()
     if inspect.iscoroutine(given):
         given.close()
-        raise ConfigError("an async function returns the connection string, so only the async methods work")
+        raise ConfigError(
+            "an async function returns the connection string, so only the async methods work, and not in an event loop "
+            "that cannot wait for sockets (the default on Windows)"
+        )
     return checked(given)
 
 

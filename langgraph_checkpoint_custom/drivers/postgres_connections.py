@@ -36,15 +36,20 @@ class Connections(Protocol):
     own: bool
     """Whether the sessions belong to the saver, which may change their settings."""
 
-    by_worker: bool
-    """Whether async calls have to run the sync method on a worker."""
-
     loop: Callable[[], asyncio.AbstractEventLoop] | None
     """Returns the event loop on which sync calls have to run the async method; None if they do not have to.
 
     Raises:
         ConfigError: Sync calls are not possible.
     """
+
+    @property
+    def by_worker(self) -> bool:
+        """Whether async calls have to run the sync method on a worker, in the running event loop.
+
+        Raises:
+            ConfigError: Async calls are not possible in this loop.
+        """
 
     def borrow(self) -> Any: ...
     def aborrow(self) -> Any: ...
@@ -153,7 +158,6 @@ class CallersPool:
 
     replaceable = True
     own = False
-    by_worker = False
     loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
     def __init__(self, pool: SyncPool | LoopPool) -> None:
@@ -161,6 +165,18 @@ class CallersPool:
         kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), **_OURS}
         self._other = OwnPools(pool.conninfo, kwargs, 0, pool.max_size or 20, pool.timeout)
         self._of_parent = False
+
+    @property
+    def by_worker(self) -> bool:
+        """Whether the running event loop cannot have a pool; a caller's async one cannot work there."""
+        found = self._other.by_worker
+        if found and isinstance(self._pool, AsyncConnectionPool):
+            raise ConfigError(
+                "psycopg's AsyncConnectionPool cannot work in this event loop (the default on Windows), which cannot "
+                "wait for sockets; give PostgresSaver a connection string or a ConnectionPool, or run the program in "
+                "an asyncio.SelectorEventLoop"
+            )
+        return found
 
     def borrow(self) -> Any:
         """Borrow a connection for an OS thread."""

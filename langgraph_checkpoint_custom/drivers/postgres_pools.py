@@ -1,10 +1,11 @@
 """Pools of our own on PostgreSQL.
 
 A pool is opened on first use: one for all OS threads, and one for each event loop, since a connection cannot leave its
-loop. A loop that ends takes its pool with it: a task of ours is cancelled then and closes the pool. (The pool's own
-workers can take a cancellation for a failed attempt to connect, and `asyncio.run` would wait for them forever.) If a
-loop was closed without cancelling its tasks, the sockets are closed when a pool for the next loop is opened, or at the
-end of the process.
+loop. A loop in which psycopg cannot wait, as the default one of Windows, has none; its calls run on workers. A loop
+that ends takes its pool with it: a task of ours is cancelled then and closes the pool. (The pool's own workers can take
+a cancellation for a failed attempt to connect, and `asyncio.run` would wait for them forever.) If a loop was closed
+without cancelling its tasks, the sockets are closed when a pool for the next loop is opened, or at the end of the
+process.
 
 psycopg_pool connects in the background, and reports only that no connection came in time. So the first connection of a
 pool is made here and handed to the pool, and one more is tried after a timeout of the pool. A wrong password or address
@@ -41,7 +42,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.postgres_address import Address
 from langgraph_checkpoint_custom.drivers.postgres_waiting import TimedAsyncConnection, TimedConnection
-from langgraph_checkpoint_custom.drivers.workers import warn_unclosed
+from langgraph_checkpoint_custom.drivers.workers import waits_for_sockets, warn_unclosed
 from langgraph_checkpoint_custom.errors import closed
 
 SyncConnection = Connection[Any]
@@ -72,7 +73,6 @@ class OwnPools:
 
     replaceable = True
     own = True
-    by_worker = False
     loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
     def __init__(
@@ -100,6 +100,11 @@ class OwnPools:
         self._drained_at = 0.0
         self._held = _Held()
         weakref.finalize(self, self._held.drop).atexit = False
+
+    @property
+    def by_worker(self) -> bool:
+        """Whether the running event loop cannot have a pool, because psycopg could not wait in it."""
+        return not waits_for_sockets(asyncio.get_running_loop())
 
     @contextmanager
     def borrow(self) -> Iterator[SyncConnection]:

@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from contextvars import copy_context
 from typing import Any, NoReturn, TypeVar
 
 from langgraph_checkpoint_custom.errors import closed
@@ -20,6 +21,30 @@ async def aside(executor: Executor, work: Callable[[], T]) -> T:
     except RuntimeError as error:
         refuse(error)
     return await done
+
+
+async def finished_aside(executor: Executor, work: Callable[[], T], seconds: float) -> T:
+    """Like `aside`; a cancellation waits up to so many seconds for work that has begun, so that calls stay in order."""
+    try:
+        call = executor.submit(copy_context().run, work)
+    except RuntimeError as error:
+        refuse(error)
+    done = asyncio.wrap_future(call)
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        if not call.cancel():
+            try:
+                await asyncio.wait([done], timeout=seconds)
+            finally:
+                done.cancel()  # The loop may end before the work does.
+        raise
+
+
+def waits_for_sockets(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether psycopg can wait for its sockets in an event loop: not in Windows' default one, which it refuses."""
+    refused = getattr(asyncio, "ProactorEventLoop", ())
+    return type(loop).add_reader is not asyncio.AbstractEventLoop.add_reader and not isinstance(loop, refused)
 
 
 def on_loop(loop: asyncio.AbstractEventLoop, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
