@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from langgraph_checkpoint_custom.encoding.codecs import register_codec
 from langgraph_checkpoint_custom.errors import (
     ChangedInPlace,
     CheckpointConflict,
@@ -87,6 +88,7 @@ __all__ = [
     "log_slow_operations",
     "open_saver",
     "overlay",
+    "register_codec",
 ]
 if find_spec("psycopg"):  # `import *` works without it.
     __all__ += ["PostgresSaver"]

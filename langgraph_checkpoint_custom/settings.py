@@ -13,7 +13,6 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom.encoding.serde import strict_serde
 from langgraph_checkpoint_custom.errors import ConfigError
 
 URL = "CHECKPOINT_URL"
@@ -39,12 +38,13 @@ class Settings(NamedTuple):
 
     def all_options(self) -> dict[str, Any]:
         """The options of `open_saver`, including the serializers with the keys."""
-        plain = strict_serde(None, self.allow) if self.strict else None
-        serdes = [key_serde(number, name, plain or JsonPlusSerializer()) for number, name in enumerate(self.keys, 1)]
+        serdes = [key_serde(number, name) for number, name in enumerate(self.keys, 1)]
         return {
             **dict(self.options),
-            "serde": serdes[0] if serdes else plain,
+            "serde": serdes[0] if serdes else None,
             "previous_serdes": serdes[1:],
+            "strict": self.strict,
+            "allow": self.allow,
         }
 
 
@@ -97,23 +97,23 @@ def _key_names(environment: Mapping[str, str]) -> tuple[str, ...]:
     return names
 
 
-def key_serde(number: int, name: str, plain: SerializerProtocol) -> SerializerProtocol:
+def key_serde(number: int, name: str) -> SerializerProtocol:
     """The serializer for a key of the list, by its position in the list and the variable that holds it."""
     if name == UNENCRYPTED:
-        return plain
+        return JsonPlusSerializer()
     key = os.environ.get(name, "").encode()
     if not key:  # The message omits the name: it may be a key.
         raise ConfigError(
             f"{KEYS} must list names of variables that contain keys, and the variable of name {number} is not set"
         )
-    return serde_of_key(name, key, plain)
+    return serde_of_key(name, key)
 
 
-def serde_of_key(name: str, key: bytes, plain: SerializerProtocol | None = None) -> SerializerProtocol:
+def serde_of_key(name: str, key: bytes) -> SerializerProtocol:
     """The serializer for a key that a variable holds."""
     if len(key) not in (16, 24, 32):
         raise ConfigError(f"{name} must contain an AES key of 16, 24 or 32 bytes, not {len(key)} bytes")
-    return EncryptedSerializer.from_pycryptodome_aes(plain or JsonPlusSerializer(), key=key)
+    return EncryptedSerializer.from_pycryptodome_aes(JsonPlusSerializer(), key=key)
 
 
 def _text(name: str, text: str) -> str:

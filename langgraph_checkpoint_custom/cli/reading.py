@@ -298,17 +298,17 @@ def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counte
 @commands.command()
 def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None:
     """Find every class in the store, and print an allowlist for strict=True."""
-    from langgraph_checkpoint_custom.encoding.serde import ALWAYS_ALLOWED
+    from langgraph_checkpoint_custom.encoding.serde import always_allowed
 
     with opened(url, tenant, reads=True) as saver:
         classes, unseen = classes_of(saver)
     found = sorted(classes.items())
-    allow = [pair for pair, _ in found if pair not in ALWAYS_ALLOWED]
+    allow = [pair for pair, _ in found if not always_allowed(*pair)]
     if as_json:
         tell(
             {
                 "classes": [
-                    {"module": m, "name": n, "count": count, "always_allowed": (m, n) in ALWAYS_ALLOWED}
+                    {"module": m, "name": n, "count": count, "always_allowed": always_allowed(m, n)}
                     for (m, n), count in found
                 ],
                 "allow": allow,
@@ -318,7 +318,7 @@ def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None
         return
     table(
         ("class", "times", "strict=True"),
-        ((f"{m}.{n}", count, "reads it" if (m, n) in ALWAYS_ALLOWED else "needs allow") for (m, n), count in found),
+        ((f"{m}.{n}", count, "reads it" if always_allowed(m, n) else "needs allow") for (m, n), count in found),
         right=("times",),
     )
     for what, count in unseen.items():

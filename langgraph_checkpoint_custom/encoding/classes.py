@@ -10,14 +10,32 @@ import pathlib
 import re
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from contextlib import suppress
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    Set,
+    ValuesView,
+)
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from inspect import getattr_static
+from io import IOBase
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
-from types import MemberDescriptorType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import TYPE_CHECKING, Any, NamedTuple, get_origin
 from uuid import UUID, SafeUUID
 from zoneinfo import ZoneInfo
@@ -35,9 +53,11 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     POSITIONAL,
     PYDANTIC_1,
     PYDANTIC_2,
+    REFERENCE,
     SINGLE,
     UnstorableValue,
 )
+from langgraph_checkpoint_custom.encoding.leaves import leaf_of
 
 if TYPE_CHECKING:
     from langgraph_checkpoint_custom.encoding.objects import Packer
@@ -61,6 +81,7 @@ class Kind(NamedTuple):
         lost: What would not come back. If this is not empty, the payload is stored without its class.
         checked: Whether to call the constructor with the payload of each object, to see whether it accepts it.
         tail: Returns the elements that follow the payload, if any.
+        secret: Whether the payload must not be readable in the database.
         fields: Returns three elements for an object whose fields are stored as they are: the fields; the names of those
             that were given, or None if all were or if it is not known; and a dict with further state.
     """
@@ -72,11 +93,17 @@ class Kind(NamedTuple):
     lost: str = ""
     checked: bool = False
     tail: Callable[[Any, Packer], tuple[Any, ...]] | None = None
+    secret: bool = False
     fields: Fields | None = None
 
 
 def kind_of(obj: Any, cls: type) -> Kind | None:
-    """Find out how objects of a class are stored; the checks have LangGraph's order."""
+    """Find out how objects of a class are stored; after the leaves, the checks have LangGraph's order."""
+    if leaf := leaf_of(cls):
+        tail = (lambda *_: (leaf.method,)) if leaf.method else None
+        return Kind(leaf.code, leaf.module, leaf.name, leaf.parts, tail=tail)
+    if isinstance(obj, NAMED):
+        return Kind(SINGLE, *REFERENCE, _path_of)
     full_name = (cls.__module__, _name_of(cls) or cls.__name__)
     lost = "" if _name_of(cls) else "it cannot be found by its name in its module; define it there"
 
@@ -85,7 +112,7 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
         return Kind(code, *full_name, payload, lost, checked, **more)
 
     if (
-        issubclass(cls, (tuple, dict, list, str, int, float))
+        issubclass(cls, (tuple, dict, list, str, bytes, int, float))
         and not issubclass(cls, Enum)
         and not hasattr(cls, "_asdict")
     ):
@@ -94,8 +121,8 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
         return kind(PYDANTIC_2, lambda o: o.model_dump(), fields=_fields_of_model(cls))
     if callable(getattr(cls, "model_dump", None)):
         return kind(PYDANTIC_2, lambda o: o.model_dump())
-    if callable(getattr(cls, "get_secret_value", None)):
-        return kind(SINGLE, lambda o: o.get_secret_value())
+    if is_secret(cls):
+        return kind(SINGLE, lambda o: o.get_secret_value(), secret=True)
     if callable(getattr(cls, "dict", None)):
         old = hasattr(cls, "__fields__") and hasattr(cls, "__private_attributes__")
         return kind(PYDANTIC_1, lambda o: o.dict(), fields=_fields_of_old_model(cls) if old else None)
@@ -141,8 +168,18 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
         return kind(KEYWORDS, lambda o: {name: getattr(o, name) for name in Item.__slots__})
     numpy = sys.modules.get("numpy")
     if numpy is not None and issubclass(cls, numpy.ndarray):
-        return _kind_of_array(cls, numpy)
+        lost = "only its data, as a plain numpy.ndarray"
+        return Kind(NUMPY, "numpy", "ndarray", lambda o: o.view(numpy.ndarray), lost)
+    if is_struct(cls) or is_plain(cls):
+        if lost:  # LangGraph has no form for it either.
+            raise UnstorableValue(f"a {cls.__module__}.{cls.__qualname__} cannot be restored: {lost}")
+        return kind(KEYWORDS, vars, fields=_fields_of_struct if is_struct(cls) else _fields_of_plain(cls))
     return None
+
+
+def is_secret(cls: type) -> bool:
+    """Whether objects of a class hide something, as pydantic's `SecretStr` does."""
+    return callable(getattr(cls, "get_secret_value", None))
 
 
 def _name_of(cls: type) -> str | None:
@@ -161,39 +198,84 @@ def _name_of(cls: type) -> str | None:
     return None
 
 
+# What is stored by its name, as pickle does.
+NAMED = (type, FunctionType, BuiltinFunctionType)
+
+
+def _path_of(named: Any) -> str:
+    """The module and name of a class or function."""
+    module, name = named.__module__, named.__qualname__
+    found: Any = sys.modules.get(str(module))
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    # As in `_name_of`, it may be defined again. A function in a class may belong to an object.
+    is_it = isinstance(found, type) and found.__qualname__ == name if isinstance(named, type) else "." not in name
+    if type(found) is type(named) and is_it:
+        return f"{module}:{name}"
+    kind = "class" if isinstance(named, type) else "function"
+    raise UnstorableValue(
+        f"the {kind} {name} cannot be found by its name, as a lambda, a method and what is defined inside a function "
+        "cannot; define it at the top level of a module"
+    )
+
+
+# What to do instead of storing an object that has no form, by what it is; the first that matches.
+_INSTEAD: Mapping[str, Callable[[Any], bool]] = {
+    "store its path or what it contains": lambda o: isinstance(o, IOBase),
+    "store list(…) of it": lambda o: isinstance(o, (Iterator, KeysView, ValuesView, ItemsView)),
+    "await it and store the result": lambda o: isinstance(o, Awaitable),
+    "store the object that it belongs to": lambda o: isinstance(o, (MethodType, MethodWrapperType)),
+    "store its name": lambda o: isinstance(o, ModuleType),
+    "store image.copy(), or the bytes of its file": lambda o: _extends(o, "PIL.Image", "Image"),
+    "store a polars.DataFrame; call collect()": lambda o: _extends(o, "polars.lazyframe.frame", "LazyFrame"),
+    "create it where it is used": lambda o: (
+        type(o) is object or _is_live(type(o)) or "lock" in type(o).__name__.lower()
+    ),
+}
+
+
+def no_form_of(o: Any) -> str:
+    """Why an object cannot be stored, and what to do instead."""
+    cls = type(o)
+    name = f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
+    instead = next((instead for instead, holds in _INSTEAD.items() if holds(o)), "")
+    codec = f"register_codec({cls.__name__}, to_bytes, from_bytes)"
+    return f"a {name} has no form that can be stored; {instead or f'call {codec}, or store what it is made of'}"
+
+
+def _extends(o: Any, module: str, name: str) -> bool:
+    return any((base.__module__, base.__name__) == (module, name) for base in type(o).__mro__)
+
+
 def _is_class(part: Any) -> bool:
     return isinstance(part, type) and get_origin(part) is None  # On Python 3.10, list[int] is a type.
 
 
-def _kind_of_container(cls: type) -> Kind | None:
+def _kind_of_container(cls: type) -> Kind:
     if cls is int:  # Has more than 64 bits.
         return Kind(POSITIONAL, "builtins", "int", lambda o: [hex(o), 16])
-    if cls is tuple:
-        return Kind(SINGLE, "builtins", "tuple", list)
     if cls is OrderedDict:
-        return Kind(SINGLE, "collections", "OrderedDict", _pairs)
+        return Kind(SINGLE, "collections", "OrderedDict", dict)
     if cls is Counter:
         return Kind(SINGLE, "collections", "Counter", dict)
     if cls is defaultdict:
-        return Kind(SINGLE, "collections", "defaultdict", _pairs, tail=_of_defaultdict)
-    if issubclass(cls, float):  # LangGraph's serializer cannot store it, but its PostgreSQL saver stores it as JSON.
-        return Kind(PLAIN, "", "", float, lost="only its number, as a float")
-    # Any other subclass is stored as its base class, as it is outside of objects.
-    bases: dict[type, Callable[[Any], Any]] = {dict: dict, list: list, str: str.__str__, int: int}
-    base = next((base for base in bases if issubclass(cls, base)), None)
-    return Kind(PLAIN, "", "", bases[base]) if base else None
-
-
-def _pairs(those: Mapping[Any, Any]) -> list[list[Any]]:
-    return [[key, value] for key, value in those.items()]
+        return Kind(SINGLE, "collections", "defaultdict", dict, tail=_of_defaultdict)
+    # Any other subclass becomes its base class. LangGraph's serializer can store only the first four.
+    silent: dict[type, Callable[[Any], Any]] = {dict: dict, list: list, str: str.__str__, int: int}
+    base = next(base for base in (*silent, float, bytes, tuple) if issubclass(cls, base))
+    if base in silent:
+        return Kind(PLAIN, "", "", silent[base])
+    return Kind(
+        PLAIN, "", "", base, lost=f"a {base.__name__}; call register_codec({cls.__name__}, to_bytes, from_bytes)"
+    )
 
 
 def _of_defaultdict(those: defaultdict[Any, Any], packer: Packer) -> tuple[Any, ...]:
     factory = those.default_factory
-    if factory is not None and factory not in FACTORIES.values():
-        packer.inexact(defaultdict, f"its default_factory {getattr(factory, '__qualname__', factory)!r}")
-        factory = None
-    return None, {"factory": getattr(factory, "__name__", None)}
+    name = getattr(factory, "__name__", None)
+    if factory is None or FACTORIES.get(str(name)) is factory:
+        return None, {"factory": name}
+    return None, {"factory": packer.storable(defaultdict, {"default_factory": factory}).get("default_factory")}
 
 
 def _of_uuid(o: UUID, _: Packer) -> tuple[Any, ...]:
@@ -217,48 +299,6 @@ def _key_of_zone(zone: ZoneInfo) -> str:
 def _of_send(send: Any) -> list[Any]:
     timeout = getattr(send, "timeout", None)
     return [send.node, send.arg] if timeout is None else [send.node, send.arg, timeout]
-
-
-def _kind_of_array(cls: type, numpy: Any) -> Kind:
-    if cls is numpy.ndarray:
-        return Kind(NUMPY, "numpy", "ndarray", _of_array)
-    if cls is numpy.ma.MaskedArray:
-        return Kind(KEYWORDS, cls.__module__, cls.__name__, _of_masked_array)
-    return Kind(NUMPY, "numpy", "ndarray", lambda o: o.view(numpy.ndarray), "only its data, as a plain numpy.ndarray")
-
-
-def _of_array(array: Any) -> list[Any]:
-    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    kind = array.dtype
-    found = [kind.str, list(array.shape), order]
-    if kind.kind == "O":
-        return [*found, array.ravel(order).tolist()]
-    return [*found, array.tobytes(order="A"), *_names_of(kind)]
-
-
-def _names_of(kind: Any) -> list[Any]:
-    """The names and types of the fields of a structured array; empty for other arrays."""
-    from langgraph_checkpoint_custom.encoding.restored import type_of_array  # It imports this module through `objects`.
-
-    if kind.kind != "V" and not kind.hasobject:
-        return []
-    with suppress(ValueError):  # `descr` cannot describe overlapping fields.
-        names = [[list(each) for each in kind.descr]] if kind.names else []
-        if not kind.hasobject and type_of_array(kind.str, *names) == kind:
-            return names
-    raise UnstorableValue(f"a numpy array of {kind} would come back as another one")
-
-
-def _of_masked_array(array: Any) -> dict[str, Any]:
-    import numpy
-
-    mask = numpy.ma.getmask(array)
-    return {
-        "data": numpy.asarray(array.data),
-        "mask": False if mask is numpy.ma.nomask else mask,
-        "fill_value": array._fill_value,
-        "hard_mask": bool(array.hardmask),
-    }
 
 
 # Classes whose fields are stored as they are
@@ -311,7 +351,7 @@ def _fields_of_old_model(cls: Any) -> Fields:
 
 def _fields_of_dataclass(cls: Any) -> Fields:
     known = [field.name for field in dataclasses.fields(cls)]
-    slots = [name for base in cls.__mro__ for name in vars(base) if _is_slot(vars(base)[name]) and name not in known]
+    slots = [name for name in _slots_of(cls) if name not in known]
 
     def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
         held = {name: getattr(o, name) for name in known if hasattr(o, name)}
@@ -320,6 +360,71 @@ def _fields_of_dataclass(cls: Any) -> Fields:
         return held, None, _storable(cls, _further_state(o, held, known, slots), packer)
 
     return fields
+
+
+def is_struct(cls: type) -> bool:
+    """Whether a class is a `Struct` of msgspec."""
+    return hasattr(cls, "__struct_fields__")
+
+
+def _fields_of_struct(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
+    held = {name: getattr(o, name) for name in o.__struct_fields__}
+    return held, None, _storable(type(o), _further_state(o, held, held), packer)
+
+
+def _fields_of_plain(cls: Any) -> Fields:
+    slots = _slots_of(cls)
+
+    def fields(o: Any, _: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
+        held = _further_state(o, (), (), slots).get("other", {})
+        return {**held, _HASH: None} if _HASH in held else held, None, {}
+
+    return fields
+
+
+# attrs' attribute for the hash of an object, which is another one in each process.
+_HASH = "_attrs_cached_hash"
+# With one of these, more than the attributes of an object may belong to it.
+_OWN_WAY = (
+    "__reduce__",
+    "__reduce_ex__",
+    "__getstate__",
+    "__setstate__",
+    "__getnewargs__",
+    "__getnewargs_ex__",
+    "__del__",
+)
+_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE, which a class has that a class statement has made.
+# Modules whose objects belong to one process, and so do those that extend them.
+_LIVE = (
+    "asyncio",
+    "threading",
+    "multiprocessing",
+    "concurrent",
+    "queue",
+    "weakref",
+    "contextvars",
+    "logging",
+    "socket",
+)
+
+
+def is_plain(cls: type) -> bool:
+    """Whether an object of a class is nothing but its attributes, also for pickle and copy."""
+    bases = cls.__mro__[:-1]
+    if not bases or _is_live(cls) or not all(base.__flags__ & _IN_PYTHON for base in bases):
+        return False
+    # attrs defines how pickle stores a class with slots: by the attributes, too.
+    names = () if hasattr(cls, "__attrs_attrs__") else _OWN_WAY
+    return _is_bare(cls) and all(getattr(cls, name, None) is getattr(object, name, None) for name in names)
+
+
+def _is_live(cls: type) -> bool:
+    return any(base.__module__.partition(".")[0] in _LIVE for base in cls.__mro__)
+
+
+def _slots_of(cls: type) -> list[str]:
+    return [name for base in cls.__mro__ for name in vars(base) if _is_slot(vars(base)[name])]
 
 
 def _fields_of_named_tuple(cls: Any) -> Fields:

@@ -18,10 +18,18 @@ PYDANTIC_1 = jsonplus.EXT_PYDANTIC_V1
 PYDANTIC_2 = jsonplus.EXT_PYDANTIC_V2
 NUMPY = jsonplus.EXT_NUMPY_ARRAY
 DELTA = jsonplus.EXT_DELTA_SNAPSHOT
+# How the content of a tuple's extension starts, in msgpack; a list follows.
+TUPLE = b"\x93\xa8builtins\xa5tuple"
+# The function that finds a class or function by its name. LangGraph's serializer calls it; this package does not.
+REFERENCE = ("pkgutil", "resolve_name")
 
 
 class UnstorableValue(TypeError):
     """A value that would come back as a different one."""
+
+
+class SecretInClear(UnstorableValue):
+    """A secret that would be readable in the database."""
 
 
 class UnreadableValue(ValueError):

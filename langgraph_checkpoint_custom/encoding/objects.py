@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -24,7 +25,7 @@ import pydantic
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langgraph_checkpoint_custom.encoding.classes import BY_CONSTRUCTOR, PLAIN, Kind, can_be_made, kind_of
+from langgraph_checkpoint_custom.encoding.classes import BY_CONSTRUCTOR, PLAIN, Kind, can_be_made, kind_of, no_form_of
 from langgraph_checkpoint_custom.encoding.extensions import (
     DELTA,
     NUMPY,
@@ -32,7 +33,9 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     PYDANTIC_1,
     PYDANTIC_2,
     SINGLE,
+    TUPLE,
     Extension,
+    SecretInClear,
     UnreadableValue,
     UnstorableValue,
 )
@@ -49,9 +52,7 @@ _INSIDE = (
     | ormsgpack.OPT_PASSTHROUGH_TUPLE
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
-_OUTSIDE = (
-    _INSIDE & ~ormsgpack.OPT_PASSTHROUGH_TUPLE & ~ormsgpack.OPT_PASSTHROUGH_SUBCLASS
-) | ormsgpack.OPT_NON_STR_KEYS
+_OUTSIDE = _INSIDE | ormsgpack.OPT_NON_STR_KEYS
 # The types of dict keys that msgpack supports, besides text.
 _KEYS = frozenset({int, float, bool, type(None), bytes})
 
@@ -62,10 +63,12 @@ class Packer:
     Args:
         exact: Whether to raise for an object that would not come back as it was. Otherwise it is stored as LangGraph's
             serializer stores it, and the log reports that once for each class.
+        secrets: Whether to encode secrets, because what is encoded is encrypted or is not stored.
     """
 
-    def __init__(self, *, exact: bool) -> None:
+    def __init__(self, *, exact: bool, secrets: bool) -> None:
         self._exact = exact
+        self._secrets = secrets
 
     def pack(self, obj: Any) -> bytes:
         """Encode a value in msgpack."""
@@ -80,6 +83,8 @@ class Packer:
     def _object(self, obj: Any) -> Any:
         try:
             cls = type(obj)
+            if cls is tuple:
+                return ormsgpack.Ext(SINGLE, TUPLE + self._inside(cls, list(obj)))
             kind = _KINDS.get(cls)
             if kind is None or kind.fields is None:
                 return self._extension(obj, cls, kind)
@@ -93,7 +98,8 @@ class Packer:
                 problem = cause_of(error)
                 if kind.code not in (PYDANTIC_1, PYDANTIC_2) or _IN_DUMP.get():
                     raise
-                if (self._exact and isinstance(problem, UnstorableValue)) or str(problem) == _TOO_DEEP:
+                final = UnstorableValue if self._exact else SecretInClear
+                if isinstance(problem, final) or str(problem) == _TOO_DEEP:
                     raise
             # The model's own dump may replace the field by something that can be stored. If not, packing the dump
             # raises for the same field. Models inside the dump are not dumped again: they may hold as much as this one,
@@ -109,7 +115,8 @@ class Packer:
             return stored
         except Exception as error:
             if not str(error).startswith(_DROPPED):
-                _FAILURE.set((UnstorableValue if isinstance(error, UnstorableValue) else TypeError, said_by(error)))
+                kind_of_error = type(error) if isinstance(error, UnstorableValue) else TypeError
+                _FAILURE.set((kind_of_error, said_by(error)))
             raise
 
     def _extension(self, obj: Any, cls: type, kind: Kind | None) -> Any:
@@ -126,7 +133,11 @@ class Packer:
                 return ormsgpack.Ext(DELTA, self.pack(obj.value))
             kind = kind_of(obj, cls)
             if kind is None:  # An exception, a type that only a newer langgraph-checkpoint knows, or an unknown type.
-                return jsonplus._msgpack_default(obj)
+                with suppress(TypeError):
+                    return jsonplus._msgpack_default(obj)
+                raise UnstorableValue(no_form_of(obj))
+            if kind.secret:
+                self._check_secret(cls)
             if kind.lost:
                 self.inexact(cls, kind.lost)
                 return kind.payload(obj)
@@ -138,11 +149,18 @@ class Packer:
             return content
         if kind.code == NUMPY:
             return ormsgpack.Ext(NUMPY, self._inside(cls, content))
-        if kind.checked and not can_be_made(kind.code, cls, content):
-            self.inexact(cls, "its constructor cannot rebuild it from what LangGraph stores")
-            return content
+        if kind.checked:
+            if kind.secret:
+                self._check_secret(cls)
+            if not can_be_made(kind.code, cls, content):
+                self.inexact(cls, "its constructor cannot rebuild it from what LangGraph stores")
+                return content
         tail = kind.tail(obj, self) if kind.tail else ()
         return ormsgpack.Ext(kind.code, self._inside(cls, [kind.module, kind.name, content, *tail]))
+
+    def _check_secret(self, cls: type) -> None:
+        if not self._secrets:
+            raise secret_in_clear(cls)
 
     def _inside(self, cls: type, content: list[Any]) -> bytes:
         """Pack the content of an extension.
@@ -162,7 +180,8 @@ class Packer:
                 if not (may_have_bytes(data) and _has_buffer(content)):
                     return data
                 converted, _ = _with_extensions(content)
-            _NEED_EXTENSIONS.add(cls)
+            if cls is not tuple:  # What is in one says nothing of the next one.
+                _NEED_EXTENSIONS.add(cls)
         return ormsgpack.packb(converted, default=self._object, option=_INSIDE | ormsgpack.OPT_NON_STR_KEYS)
 
     def storable(self, cls: type, held: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,13 +212,17 @@ class Packer:
             )
 
 
+def forget(cls: type) -> None:
+    """Find out again how the objects of a class are stored."""
+    _KINDS.pop(cls, None)
+
+
 # How the classes that were seen are stored.
 _KINDS: WeakKeyDictionary[type, Kind] = WeakKeyDictionary()
 _NEED_EXTENSIONS: set[type] = set()
 
-EXACT = Packer(exact=True)
-AS_LANGGRAPH = Packer(exact=False)
-pack = EXACT.pack
+pack = Packer(exact=True, secrets=True).pack
+"""Encodes a value to compare it with what is stored, not to store it."""
 _WARNED: set[tuple[str, str]] = set()
 _MOST_WARNED = 1000  # A program may create classes without end.
 
@@ -217,6 +240,14 @@ def cause_of(error: TypeError) -> TypeError:
     return kind(said)
 
 
+def secret_in_clear(cls: type) -> SecretInClear:
+    """The error for an object of a class whose content would be readable in the database."""
+    return SecretInClear(
+        f"a {cls.__module__}.{cls.__qualname__} would be readable in the database; pass an EncryptedSerializer as "
+        f"serde, or call register_codec({cls.__name__}, to_bytes, from_bytes) with functions that hide it"
+    )
+
+
 def said_by(error: BaseException) -> str:
     """Return a text of an error that shows no values: those of pydantic and of other classes may quote them."""
     if isinstance(error, pydantic.ValidationError):
@@ -228,7 +259,7 @@ def said_by(error: BaseException) -> str:
     return str(error) if is_safe else type(error).__name__
 
 
-_TOO_DEEP = "it is nested too deeply, or contains itself"
+_TOO_DEEP = "it is nested too deeply, or contains itself; store the inner values apart, and ids in place of objects"
 _VALUE_FREE = ("Object of type ", "Integer exceeds 64-bit range", "Dict key must ", _TOO_DEEP)
 
 
@@ -275,10 +306,15 @@ def _with_extensions(value: Any) -> tuple[Any, bool]:
     if kind is not dict:
         return value, False
     pairs = [(*_with_extensions(key), *_with_extensions(each)) for key, each in value.items()]
-    if all(type(key) is str or type(key) in _KEYS for key, *_ in pairs):
+    if all(type(key) is str or (type(key) in _KEYS and not is_large(key)) for key, *_ in pairs):
         other = any(other or type(key) is not str for key, _, _, other in pairs)
         return {key: each for key, _, each, _ in pairs}, other
     return _BuiltinExtension(SINGLE, "dict", [[key, each] for key, _, each, _ in pairs]), True
+
+
+def is_large(number: Any) -> bool:
+    """Whether something is an int of more than 64 bits."""
+    return type(number) is int and not -(2**63) <= number < 2**64
 
 
 def may_have_bytes(data: bytes) -> bool:

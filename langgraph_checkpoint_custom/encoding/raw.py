@@ -18,7 +18,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langgraph_checkpoint_custom.encoding.extensions import DELTA, Extension, UnreadableValue
+from langgraph_checkpoint_custom.encoding.extensions import DELTA, SINGLE, TUPLE, Extension, UnreadableValue
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -73,7 +73,10 @@ def unpacked(data: bytes) -> Any:
 
 
 def _extension(code: int, data: bytes) -> Any:
-    # A delta snapshot is decoded, because the rows of a checkpoint depend on which channels have one.
+    # A delta snapshot is decoded, because the rows of a checkpoint depend on which channels have one. A tuple is no
+    # object of a class.
+    if code == SINGLE and data.startswith(TUPLE):
+        return tuple(unpacked(data[len(TUPLE) :]))
     return _DeltaSnapshot(unpacked(data)) if code == DELTA else Extension(code, data)
 
 

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 import pydantic
 
-from langgraph_checkpoint_custom.encoding.classes import FACTORIES, is_attribute
+from langgraph_checkpoint_custom.encoding.classes import FACTORIES, is_attribute, is_plain, is_struct
 from langgraph_checkpoint_custom.encoding.extensions import (
     KEYWORDS,
     METHOD,
@@ -99,7 +99,8 @@ def make(code: int, target: Any, stored: Any, method: Any = "", state: Any = Non
         made = getattr(target, method)(stored)
         return made.replace(**{name: state[name] for name in ("tzinfo", "fold") if name in state}) if state else made
     if target is defaultdict:
-        return defaultdict(FACTORIES[state["factory"]] if state["factory"] else None, stored)
+        factory = state["factory"]
+        return defaultdict(FACTORIES[factory] if type(factory) is str else factory, stored)
     if state and "is_safe" in state:
         made = target(stored)
         _set(made, "is_safe", SafeUUID(state["is_safe"]))
@@ -140,7 +141,11 @@ def _restored(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
         names = dict.fromkeys(target._fields)
         values = _complete(target, stored, state, names, lambda name, _: defaults.get(name, _NONE))
         return _with_others(tuple.__new__(target, [values[name] for name in names]), state)
+    if isinstance(target, type) and is_struct(target):
+        return _restored_struct(target, stored, state)
     if not (isinstance(target, type) and dataclasses.is_dataclass(target)):
+        if isinstance(target, type) and is_plain(target):
+            return _with_others(object.__new__(target), {"other": stored})
         raise changed(target, "it is not a dataclass")
     known = {field.name: field for field in dataclasses.fields(target)}
     if stored.keys() != known.keys():
@@ -149,6 +154,15 @@ def _restored(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
     for name, value in stored.items():
         _set(made, name, value)
     return _with_others(made, state) if state else made
+
+
+def _restored_struct(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
+    """Create a `Struct` of msgspec, which only its constructor can, and give it the stored fields."""
+    made = target(**stored)
+    for name, value in stored.items():
+        if getattr(made, name) is not value:  # Its `__post_init__` has changed it.
+            sys.modules["msgspec"].structs.force_setattr(made, name, value)
+    return _with_others(made, state)
 
 
 def _default_of_field(_: str, field: dataclasses.Field[Any]) -> Any:
@@ -211,41 +225,6 @@ def _default_private(cls: Any) -> dict[str, Any]:
 def _hashable(value: Any) -> Any:
     """An element of a set: a list was a tuple when it was stored, because it was hashable."""
     return tuple(map(_hashable, value)) if type(value) is list else value
-
-
-def array(dtype: str, shape: list[int], order: Any, data: Any, names: Any = None) -> Any:
-    """Restore a numpy array."""
-    import numpy
-
-    if type(data) is list:
-        found = numpy.empty(len(data), dtype=numpy.dtype(dtype))
-        found[:] = data
-        return found.reshape(shape, order=order)
-    # An array over bytes would be read-only, unlike the original, so it is copied. A copy of a structured array would
-    # have only the fields, not the bytes between them, so that one gets a bytearray.
-    kind = type_of_array(dtype, names)
-    if names is None:
-        return numpy.frombuffer(data, dtype=kind).reshape(shape, order=order).copy(order="K")
-    return numpy.frombuffer(bytearray(data), dtype=kind).reshape(shape, order=order)
-
-
-def type_of_array(dtype: str, names: Any = None) -> Any:
-    """The dtype of an array; `names` has the names and types of a structured one, as in its `descr`."""
-    import numpy
-
-    return numpy.dtype(dtype) if names is None else numpy.lib.format.descr_to_dtype(_described(names))
-
-
-def _described(names: Any) -> Any:
-    """A `descr` with its lists as tuples again; a name can be a tuple, too: a title and a name."""
-    return [
-        (
-            tuple(name) if type(name) is list else name,
-            _described(kind) if type(kind) is list else kind,
-            *map(tuple, more),
-        )
-        for name, kind, *more in names
-    ]
 
 
 def _single(target: Any, stored: Any) -> Any:

@@ -25,28 +25,36 @@ from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum
 from functools import cached_property, partial
+from io import BytesIO
 from secrets import randbits
 from typing import Any, Literal, get_args, get_type_hints
 
 import ormsgpack
 from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
-from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.event_hooks import emit_serde_event
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import BaseModel
 
+from langgraph_checkpoint_custom.encoding.classes import NAMED, is_secret
 from langgraph_checkpoint_custom.encoding.extensions import (
     DELTA,
     METHOD,
     NUMPY,
+    PYDANTIC_1,
     PYDANTIC_2,
+    REFERENCE,
     SINGLE,
+    TUPLE,
+    SecretInClear,
     UnreadableValue,
     held,
 )
-from langgraph_checkpoint_custom.encoding.objects import AS_LANGGRAPH, EXACT, cause_of, said_by
-from langgraph_checkpoint_custom.encoding.restored import array, changed, find, make
+from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS, Leaf, codec_named, codec_of, is_leaf, leaf_named
+from langgraph_checkpoint_custom.encoding.objects import Packer, cause_of, said_by, secret_in_clear
+from langgraph_checkpoint_custom.encoding.restored import changed, find, make
 from langgraph_checkpoint_custom.encoding.restored_messages import made
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 
@@ -72,7 +80,7 @@ _CONTAINERS = {
     "numpy.ma": ("MaskedArray",),
     "numpy.ma.core": ("MaskedArray",),
 }
-ALWAYS_ALLOWED = SAFE_MSGPACK_TYPES | {(module, name) for module, names in _CONTAINERS.items() for name in names}
+_ALWAYS_ALLOWED = SAFE_MSGPACK_TYPES | {(module, name) for module, names in _CONTAINERS.items() for name in names}
 
 
 OnUnreadable = Literal["raise", "raw"]
@@ -82,8 +90,18 @@ Allowed = type | tuple[str, str]
 OnLoad = Mapping[str, type | Callable[[Any], Any]]
 
 
+def always_allowed(module: str, name: str) -> bool:
+    """Whether objects of a class are read whatever is allowed."""
+    return (module, name) in _ALWAYS_ALLOWED or is_leaf(module, name)
+
+
 def exact_serializer(
-    serde: SerializerProtocol, *, on_inexact: OnInexact = "raise", raw: bool = False, on_load: OnLoad | None = None
+    serde: SerializerProtocol,
+    *,
+    on_inexact: OnInexact = "raise",
+    raw: bool = False,
+    on_load: OnLoad | None = None,
+    encrypted: bool = False,
 ) -> SerializerProtocol:
     """Return a serializer for the same types that raises where `serde` would return something different.
 
@@ -93,7 +111,7 @@ def exact_serializer(
         ConfigError: The serializer would never use `on_load`.
     """
     if type(serde) is JsonPlusSerializer and not serde._custom_unpack_ext_hook:
-        return ExactSerializer(serde, on_inexact=on_inexact, raw=raw, on_load=on_load)
+        return ExactSerializer(serde, on_inexact=on_inexact, raw=raw, on_load=on_load, encrypted=encrypted)
     if on_load and not isinstance(serde, ExactSerializer):
         raise ConfigError(
             "on_load works with LangGraph's JsonPlusSerializer, alone or inside an EncryptedSerializer; a "
@@ -102,19 +120,47 @@ def exact_serializer(
     return serde
 
 
+def cipher_and_inner(serde: SerializerProtocol) -> tuple[CipherProtocol | None, SerializerProtocol]:
+    """The cipher and the inner serializer of an `EncryptedSerializer`; for others, None and the serializer itself."""
+    kind = type(serde)
+    if (
+        getattr(kind, "dumps_typed", None) is EncryptedSerializer.dumps_typed
+        and getattr(kind, "loads_typed", None) is EncryptedSerializer.loads_typed
+        and isinstance(serde, EncryptedSerializer)  # Last, because for a subclass of a protocol this takes 3 µs.
+    ):
+        return serde.cipher, serde.serde
+    return None, serde
+
+
 def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> SerializerProtocol:
-    """Return the default serializer, restricted to types that are safe and those in `allow`."""
-    if serde is not None:
-        raise ConfigError(
-            "strict and allow cannot be combined with a serde; set allowed_msgpack_modules on the serde that you pass, "
-            "which does the same"
-        )
+    """Return a serializer like `serde` that reads only objects of types that are safe and of those in `allow`.
+
+    Raises:
+        ConfigError: The serializer cannot be restricted, or an element of `allow` is not a type.
+    """
     for item in allow:
         if not isinstance(item, type) and not (isinstance(item, tuple) and list(map(type, item)) == [str, str]):
             raise ConfigError(f"allow must contain classes or pairs ('module', 'Name'), not {item!r}")
-    made = JsonPlusSerializer(allowed_msgpack_modules=tuple(allow) or None)
+    cipher, inner = (
+        (None, JsonPlusSerializer(allowed_msgpack_modules=None)) if serde is None else cipher_and_inner(serde)
+    )
+    if type(inner) is not JsonPlusSerializer or inner._custom_unpack_ext_hook:
+        raise ConfigError(
+            "strict=True works with LangGraph's JsonPlusSerializer, alone or inside an EncryptedSerializer; a "
+            f"{type(inner).__name__} creates its objects itself, so restrict them there"
+        )
+    if inner.pickle_fallback or inner._allowed_json_modules is True:
+        raise ConfigError(
+            "strict=True cannot be combined with pickle_fallback=True or allowed_json_modules=True, which let stored "
+            "values call anything"
+        )
+    own = inner._allowed_msgpack_modules
+    allowed = tuple(allow) if own is True else (*(own or ()), *allow)
+    made = JsonPlusSerializer(
+        allowed_msgpack_modules=allowed or None, allowed_json_modules=inner._allowed_json_modules or None
+    )
     setattr(made, _REFUSES, True)  # LangGraph's copies of it, which allow further types, have the attribute too.
-    return made
+    return made if cipher is None else EncryptedSerializer(cipher, made)
 
 
 # The last exception while an object was restored; ormsgpack drops it. Its cause may be the object, or something outside
@@ -145,6 +191,28 @@ def forget_interruption() -> None:
     _RAISED.set(None)
 
 
+class _WithoutSecrets(pickle.Pickler):
+    """Pickles everything but secrets, which would be readable."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Refuse a secret, and leave other objects to pickle."""
+        if is_secret(type(obj)):
+            raise secret_in_clear(type(obj))
+        return NotImplemented
+
+
+def _pickled(obj: Any, *, secrets: bool) -> bytes:
+    if secrets:
+        return pickle.dumps(obj)
+    data = BytesIO()
+    _WithoutSecrets(data).dump(obj)
+    return data.getvalue()
+
+
+# Their extensions are never those of leaves.
+_OF_MODELS = (PYDANTIC_1, PYDANTIC_2)
+
+
 class _Blocked(Exception):
     """LangGraph's allowlist forbids the class: the stored data replaces the object, as in LangGraph."""
 
@@ -157,6 +225,7 @@ class ExactSerializer(SerializerProtocol):
         on_inexact: Whether to store an object that would not come back as it was as `serde` stores it, or to raise.
         raw: Whether to return the stored data of an object that cannot be restored.
         on_load: Replacements for stored objects, by the full name of their class.
+        encrypted: Whether the bytes are encrypted before they are stored, so that they may have secrets.
     """
 
     def __init__(
@@ -166,13 +235,18 @@ class ExactSerializer(SerializerProtocol):
         on_inexact: OnInexact = "raise",
         raw: bool = False,
         on_load: OnLoad | None = None,
+        encrypted: bool = False,
     ) -> None:
         self._serde = serde
         self._raw = raw
         self._on_load = on_load or {}
         self._stores = on_inexact == "store"
+        self._encrypted = encrypted
         # With `pickle_fallback`, pickle is tried before the inexact form, because it stores the object as it is.
-        self._pack = AS_LANGGRAPH.pack if self._stores and not serde.pickle_fallback else EXACT.pack
+        self.pack_exactly = Packer(exact=True, secrets=encrypted).pack
+        """Encode a value in msgpack, or raise if it would come back as a different one."""
+        self._pack_as_langgraph = Packer(exact=False, secrets=encrypted).pack
+        self._pack = self._pack_as_langgraph if self._stores and not serde.pickle_fallback else self.pack_exactly
         self._revive = self._object  # Bound once: a value may have thousands of objects.
         self.unpack: Callable[[bytes], Any] = partial(ormsgpack.unpackb, ext_hook=self._revive, option=_READ)
         """Decode a value of the type msgpack; if it fails, `reason` returns a better error."""
@@ -185,20 +259,22 @@ class ExactSerializer(SerializerProtocol):
         Raises:
             UnstorableValue: The value would come back as a different one. Errors of ormsgpack pass through.
         """
-        if obj is None or isinstance(obj, (bytes, bytearray)):
+        if obj is None or type(obj) in (bytes, bytearray):
             return self._serde.dumps_typed(obj)
         try:
             return MSGPACK, self._pack(obj)
         except ormsgpack.MsgpackEncodeError as error:
             problem = cause_of(error)
-        if self._serde.pickle_fallback:
+        if self._serde.pickle_fallback and not isinstance(problem, SecretInClear):
             try:
-                return "pickle", pickle.dumps(obj)
+                return "pickle", _pickled(obj, secrets=self._encrypted)
+            except SecretInClear as error:
+                problem = error
             except Exception as error:
                 problem = TypeError(said_by(error))
             if self._stores:
                 with suppress(ormsgpack.MsgpackEncodeError):
-                    return MSGPACK, AS_LANGGRAPH.pack(obj)
+                    return MSGPACK, self._pack_as_langgraph(obj)
         raise problem  # Outside of the handler, because the original error has values in its text.
 
     # Reading
@@ -256,11 +332,13 @@ class ExactSerializer(SerializerProtocol):
                 if found is None and not self._raw:
                     raise UnreadableValue(f"msgpack extension {code} is unknown to this langgraph-checkpoint")
                 return found
+            if code == SINGLE and data.startswith(TUPLE):
+                return tuple(ormsgpack.unpackb(data[len(TUPLE) :], ext_hook=self._revive, option=_READ))
             content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
             if code == DELTA:
                 return _DeltaSnapshot(content)
             if code == NUMPY:
-                return array(*content)
+                content = ["numpy", "ndarray", content]
             return self._object_or_raw(code, content)
         except BaseException as error:
             if not isinstance(error, UnreadableValue) and str(error) != DROPPED:
@@ -282,12 +360,15 @@ class ExactSerializer(SerializerProtocol):
         load = self._load_of(module, name) if self._on_load else None
         if load is not None and not isinstance(load, type):
             return _loaded(load, f"{module}.{name}", held(module, name, stored, method, state))
+        leaf = None if code in _OF_MODELS else self._leaf(code, module, name, method, load)
+        if leaf is not None:
+            return _of_leaf(leaf, f"{module}.{name}", stored)
         if load is not None:
             target: Any = load
         elif code == METHOD:
-            if (module, name, method) not in SAFE_MSGPACK_METHODS:
-                raise UnreadableValue(f"calling {module}.{name}.{method} is never allowed")
             target = find(module, name)
+        elif (module, name) == REFERENCE:
+            return self._named(stored)
         else:
             target = self._class(module, name, name.partition("[")[0] if args else name)
         try:
@@ -303,6 +384,35 @@ class ExactSerializer(SerializerProtocol):
                 raise  # The cause was outside, such as a signal handler.
             problem = said_by(error)
         raise changed(f"{module}.{name}", problem)  # Outside of the handler: the original error has data in its text.
+
+    def _leaf(self, code: int, module: str, name: str, method: Any, load: type | None) -> Leaf | None:
+        """The leaf with which an object was stored, if any; an error if it names a method that is never called."""
+        if code != METHOD:
+            is_known = load is not None or (module, name) in _ALWAYS_ALLOWED
+            return None if is_known else leaf_named(code, module, name)
+        if method == CODEC:
+            if load is None:
+                return codec_named(module, name)
+            if leaf := codec_of(load):
+                return leaf
+            raise UnreadableValue(f"on_load names {load.__name__} for {module}.{name}, which has no registered codec")
+        leaf = leaf_named(code, module, name) if method == PARTS and load is None else None
+        if leaf is None and (module, name, method) not in SAFE_MSGPACK_METHODS:
+            raise UnreadableValue(f"calling {module}.{name}.{method} is never allowed")
+        return leaf
+
+    def _named(self, path: str) -> Any:
+        """The class or function that was stored by its name."""
+        module, _, name = path.partition(":")
+        load = self._load_of(module, name)
+        if load is not None:
+            return load if isinstance(load, type) else _loaded(load, f"{module}.{name}", path)
+        found = find(module, name) if module == "builtins" else None
+        if not isinstance(found, type):
+            found = self._class(module, name)
+        if not isinstance(found, NAMED):
+            raise changed(f"{module}.{name}", "it is neither a class nor a function")
+        return found
 
     def _can_be_made(self, code: int, target: Any, args: Any, *content: Any) -> bool:
         with suppress(Exception):
@@ -323,7 +433,7 @@ class ExactSerializer(SerializerProtocol):
 
     def _class(self, module: str, name: str, found_as: str = "") -> Any:
         """Find a class, after a check that it may be read."""
-        if (module, name) not in ALWAYS_ALLOWED:
+        if (module, name) not in _ALWAYS_ALLOWED:
             self._check_allowed(module, name)
         return find(module, found_as or name)
 
@@ -355,6 +465,26 @@ class ExactSerializer(SerializerProtocol):
             with suppress(UnreadableValue):
                 _collect(find(*full_name), found)
         return found
+
+
+def _of_leaf(leaf: Leaf, name: str, stored: Any) -> Any:
+    """Restore an object that was stored in one piece."""
+    try:
+        return leaf.make(stored)
+    except UnreadableValue:
+        raise
+    except Exception as error:
+        if _succeeds(leaf.make, stored):
+            raise  # The cause was outside, such as a signal handler.
+        problem = said_by(error)
+    raise changed(name, problem)
+
+
+def _succeeds(function: Callable[[Any], Any], argument: Any) -> bool:
+    with suppress(Exception):
+        function(argument)
+        return True
+    return False
 
 
 def _loaded(load: Callable[[Any], Any], name: str, stored: Any) -> Any:

@@ -26,7 +26,6 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from ormsgpack import MsgpackEncodeError
 from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
@@ -44,8 +43,14 @@ from langgraph_checkpoint_custom.encoding.chunks import (
     with_samples,
 )
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.objects import pack
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer, OnInexact, OnLoad, exact_serializer
+from langgraph_checkpoint_custom.encoding.serde import (
+    MSGPACK,
+    ExactSerializer,
+    OnInexact,
+    OnLoad,
+    cipher_and_inner,
+    exact_serializer,
+)
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import Location
 
@@ -110,7 +115,7 @@ def ciphers_of(serdes: Sequence[SerializerProtocol]) -> Ciphers:
     """
     ciphers = []
     for serde in serdes:
-        cipher, inner = _cipher_and_inner(serde)
+        cipher, inner = cipher_and_inner(serde)
         if not isinstance(inner, JsonPlusSerializer):
             raise ConfigError(
                 "previous_serdes must contain EncryptedSerializers with earlier keys, or a JsonPlusSerializer if rows "
@@ -150,10 +155,11 @@ class Values:
         on_load: OnLoad | None = None,
     ) -> None:
         self.serde = serde
-        self.cipher, inner = _cipher_and_inner(serde)
+        self.cipher, inner = cipher_and_inner(serde)
         """The cipher, or None. A value reuses chunks only if the same cipher has encrypted them."""
         self._given = inner
-        self._serde = exact_serializer(inner, on_inexact=on_inexact, raw=raw, on_load=on_load)
+        encrypted = self.cipher is not None
+        self._serde = exact_serializer(inner, on_inexact=on_inexact, raw=raw, on_load=on_load, encrypted=encrypted)
         self._earlier = earlier
         self.clear = clear
         self.excluded = frozenset(excluded)
@@ -292,7 +298,7 @@ class Values:
         if not isinstance(self._serde, ExactSerializer):
             return None
         try:
-            found = chunk_value(value, location[-1], before, pack)
+            found = chunk_value(value, location[-1], before, self._serde.pack_exactly)
         except MsgpackEncodeError:
             return None  # The serializer may have another form for it, or raises a better error.
         if found is None:
@@ -358,18 +364,6 @@ class Values:
             f"no key decrypts it ({type(failure).__name__}: {failure}): it was changed, or encrypted with a key that "
             "is neither in serde nor in previous_serdes"
         ) from failure
-
-
-def _cipher_and_inner(serde: SerializerProtocol) -> tuple[CipherProtocol | None, SerializerProtocol]:
-    """The cipher and the inner serializer of an `EncryptedSerializer`; for others, None and the serializer itself."""
-    kind = type(serde)
-    if (
-        getattr(kind, "dumps_typed", None) is EncryptedSerializer.dumps_typed
-        and getattr(kind, "loads_typed", None) is EncryptedSerializer.loads_typed
-        and isinstance(serde, EncryptedSerializer)  # Last, because for a subclass of a protocol this takes 3 µs.
-    ):
-        return serde.cipher, serde.serde
-    return None, serde
 
 
 def _layers(type_: str) -> tuple[str, str]:

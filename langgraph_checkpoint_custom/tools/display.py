@@ -25,10 +25,12 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     POSITIONAL,
     PYDANTIC_1,
     PYDANTIC_2,
+    REFERENCE,
     SINGLE,
     Extension,
     held,
 )
+from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS
 from langgraph_checkpoint_custom.encoding.raw import Raw, unpacked
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.tools.foreign import same
@@ -100,7 +102,7 @@ def kind(value: Any) -> str:
         return f"{value.type} of {len(value.data)} bytes"
     if isinstance(value, _DeltaSnapshot):
         return f"snapshot: {kind(value.value)}"
-    if isinstance(value, (list, dict, str, bytes)) and value:
+    if isinstance(value, (list, tuple, dict, str, bytes)) and value:
         return f"{type(value).__name__} of {len(value)}"
     return "None" if value is None else type(value).__name__
 
@@ -128,9 +130,9 @@ def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
         yield from _pairs(value, limit, depth, lambda key: brief(key, limit) + ": ")
         yield "}"
     elif isinstance(value, (list, tuple)):
-        yield "["
+        yield "[" if isinstance(value, list) else "("
         yield from _elements(value, limit, depth)
-        yield "]"
+        yield "]" if isinstance(value, list) else ")"
     elif isinstance(value, _DeltaSnapshot):
         yield "snapshot("
         yield from _pieces(value.value, limit, depth + 1)
@@ -148,7 +150,7 @@ def _object(value: Extension, limit: int, depth: int) -> Iterator[str]:
     if found is None:
         yield f"<extension {value.code}, {len(value.data)} bytes>"
         return
-    yield found.path + (f".{found.method}" if found.code == METHOD else "") + "("
+    yield found.path + (f".{found.method}" if found.code == METHOD and found.method not in (PARTS, CODEC) else "") + "("
     content = found.content
     if found.code in (KEYWORDS, PYDANTIC_1, PYDANTIC_2, NUMPY) and isinstance(content, dict):
         yield from _pairs(content, limit, depth, lambda key: f"{key}=")
@@ -226,7 +228,7 @@ def differences(left: Any, right: Any, path: str = "", depth: int = 0) -> Iterat
         for key in [*left, *(key for key in right if key not in left)]:
             name = str(key) if not path else f"{path}.{key}"
             yield from differences(left.get(key, NOTHING), right.get(key, NOTHING), name, depth + 1)
-    elif depth < DEEPEST and isinstance(left, list) and isinstance(right, list):
+    elif depth < DEEPEST and isinstance(left, (list, tuple)) and type(left) is type(right):
         for number in range(max(len(left), len(right))):
             one = left[number] if number < len(left) else NOTHING
             other = right[number] if number < len(right) else NOTHING
@@ -296,8 +298,10 @@ def _classes_of(code: int, data: bytes) -> Iterator[tuple[str, str]]:
         yield from classes(data) if code == DELTA else ()
         return
     content = ormsgpack.unpackb(data, ext_hook=lambda *_: None, option=ormsgpack.OPT_NON_STR_KEYS)
-    module, name = islice(content, 2)
-    if code != METHOD:  # Only a few classes are stored with a method; those are always allowed.
+    module, name, stored = islice(content, 3)
+    if (module, name) == REFERENCE:  # A class or function itself.
+        module, _, name = str(stored).partition(":")
+    if code != METHOD:  # What is stored with a method is always allowed.
         yield str(module), str(name)
     yield from classes(data)
 

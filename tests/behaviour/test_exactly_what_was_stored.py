@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from datetime import datetime, timedelta, timezone
 from enum import Enum, IntEnum
+from pathlib import PurePosixPath
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -45,6 +47,13 @@ class Number(IntEnum):
 class Point:
     x: Any
     y: Any = None
+
+
+class Plain:
+    """A class without anything."""
+
+    def __init__(self, value: Any) -> None:
+        self.held = [value]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +150,13 @@ hashable = st.one_of(
     st.binary(max_size=9),
     st.uuids(),
     st.sampled_from([*Colour, *Word, *Number]),
+    st.fractions(),
+    st.complex_numbers(),
+    st.builds(range, st.integers(-(2**70), 2**70), st.integers(-9, 9), st.just(3)),
+    st.builds(PurePosixPath, st.text(st.characters(exclude_characters="\0"), max_size=9)),
+    st.builds(np.int64, st.integers(-(2**63), 2**63 - 1)),
+    st.builds(np.float32, st.floats(width=32, allow_nan=False)),
+    st.sampled_from([np.str_("a"), np.bool_(False), np.datetime64("2024-02-29"), ..., int, Point]),
 )
 scalars = st.one_of(
     hashable,
@@ -179,6 +195,11 @@ values = st.recursive(
         st.lists(inner, max_size=3),
         st.dictionaries(text | st.integers(0, 9), inner, max_size=3),
         st.builds(deque, st.lists(inner, max_size=3)),
+        st.tuples(inner, inner),
+        st.builds(OrderedDict, st.dictionaries(hashable, inner, max_size=3)),
+        st.builds(lambda items: defaultdict(list, items), st.dictionaries(text, inner, max_size=3)),
+        st.builds(lambda value: SimpleNamespace(a=value), inner),
+        st.builds(Plain, inner),
         st.builds(Point, inner, inner),
         st.builds(Pair, inner, inner),
         st.builds(Send, st.just("node"), inner),
@@ -221,10 +242,12 @@ def test_values_writes_interrupts_and_metadata_are_read_as_they_were_stored(stor
 
 
 REFUSED: dict[str, Any] = {
-    "a key of more than 64 bits": {2**64: 1},
-    "an array with objects and names": np.array([(1, "a")], dtype=[("a", "i4"), ("b", "O")]),
-    "an array whose elements lie elsewhere": np.array(["a"], dtype=np.dtypes.StringDType()),
+    "an array of texts with another text for what is missing": np.array(
+        ["a"], dtype=np.dtypes.StringDType(na_object="nothing")
+    ),
+    "an array whose fields overlap": np.zeros(1, {"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]}),
     "something else": object(),
+    "a lambda": lambda: None,
 }
 
 

@@ -249,7 +249,7 @@ DEEP = in_a_circle() | {
     "deep dicts": deep(3_000, lambda value: {"a": value}),
     "deep dataclasses": deep(3_000, Holder),
     "deep lists in a model": Holding(value=deep(300, lambda value: [value])),
-    "deep tuples": deep(300, lambda value: (value,)),
+    "deep tuples": deep(3_000, lambda value: (value,)),
 }
 
 

@@ -270,6 +270,36 @@ async def test_an_encrypting_serializer_may_be_strict_too(store: Store, api: str
         await put(client, "2", {"a": [Other(1)]})
         # With LangGraph's own allowlist, other types are read as their stored fields; strict=True refuses them.
         assert (await get(client, config())).checkpoint["channel_values"] == {"a": [{"value": 1}]}
+    plain = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    for encrypting, options in ((plain, {"allow": [Mine]}), (serde, {})):
+        with store.open(serde=encrypting, strict=True, **options) as saver:
+            client = Client(saver, api)
+            first = config(checkpoint_id="1")
+            assert (await get(client, first)).checkpoint["channel_values"] == {"a": [Mine(1)]}
+            with pytest.raises(CorruptCheckpoint, match=r"Other is not allowed to be read; .* allow=\["):
+                await get(client, config())
+            more = saver.with_allowlist([(Other.__module__, Other.__name__)])
+            assert (await get(Client(more, api), config())).checkpoint["channel_values"] == {"a": [Other(1)]}
+
+
+async def test_what_is_strict_and_encrypted_is_bound_to_its_location(
+    store: Store, api: str, database: Database
+) -> None:
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    with store.open(serde=serde, strict=True, allow=[Mine]) as saver:
+        client = Client(saver, api)
+        await put(client, "1", {"a": [LONG], "b": [Mine(1), LONG]})
+        assert not [cell for cell in database.cells() if LONG.encode() in cell]
+        database.run("UPDATE blobs SET value = (SELECT value FROM blobs WHERE channel = 'b') WHERE channel = 'a'")
+        with pytest.raises(CorruptCheckpoint, match="'a'"):
+            await client.get_tuple(config())
+
+
+class Encrypting(EncryptedSerializer):
+    """An application's own way to encrypt."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        return super().dumps_typed(obj)
 
 
 async def test_unencrypted_values_are_refused_with_a_key(store: Store, api: str) -> None:
@@ -306,7 +336,9 @@ async def test_no_object_is_created_from_injected_unencrypted_values(
     ("options", "words"),
     [
         ({"on_unreadable": "ignore"}, "'raise' or 'raw', not 'ignore'"),
-        ({"strict": True, "serde": JsonPlusSerializer()}, "allowed_msgpack_modules"),
+        ({"strict": True, "serde": JsonPlusSerializer(pickle_fallback=True)}, "pickle_fallback"),
+        ({"strict": True, "serde": JsonPlusSerializer(allowed_json_modules=True)}, "allowed_json_modules"),
+        ({"strict": True, "serde": Encrypting(object(), JsonPlusSerializer())}, "a Encrypting creates its objects"),  # type: ignore[arg-type]
         ({"allow": [Mine]}, "strict=True"),
         ({"strict": True, "allow": ["Mine"]}, "not \\['Mine'\\]"),
         ({"strict": True, "allow": [("a", "b", "c")]}, "pairs"),

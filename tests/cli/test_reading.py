@@ -6,6 +6,8 @@ import json
 import sys
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
+from http import HTTPStatus
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.types import Interrupt, Send
+from pydantic import AnyUrl
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.cli import common, reading
@@ -207,15 +210,17 @@ def test_types_are_an_allowlist_that_works(cli: Cli, missing_class: type) -> Non
             saver, "1", put(saver, "1", many=many[:100]), plan=[missing_class(steps=[], cost=Decimal(1))], many=many
         )
         saver.put_writes(where, [("plan", missing_class(steps=[Send("node", None)], cost=Decimal(2)))], "task")
+        # Of these, only the class and the function have to be allowed.
+        saver.put_writes(where, [("more", [Fraction(1, 3), AnyUrl("a://b"), (1, HTTPStatus), json.dumps])], "more")
     module = sys.modules.pop("a_module_that_is_gone")
     found = cli.json("types")
     counts = {f"{one['module']}.{one['name']}": one["count"] for one in found["classes"]}
     assert counts["a_module_that_is_gone.Plan"] == 402
-    assert found["allow"] == [["a_module_that_is_gone", "Plan"]]
+    assert found["allow"] == [["a_module_that_is_gone", "Plan"], ["http", "HTTPStatus"], ["json", "dumps"]]
     assert found["unseen"] == {}
     output = cli("types")
     assert "    ('a_module_that_is_gone', 'Plan'),\n" in output
-    assert "CHECKPOINT_ALLOW=a_module_that_is_gone.Plan" in output
+    assert "CHECKPOINT_ALLOW=a_module_that_is_gone.Plan,http.HTTPStatus,json.dumps" in output
     assert "a_module_that_is_gone" not in sys.modules
     sys.modules["a_module_that_is_gone"] = module
     with cli.store.open(strict=True, allow=[tuple(pair) for pair in found["allow"]]) as saver:

@@ -46,7 +46,7 @@ from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.serde import exact_serializer, strict_serde
 from tests.exactly import same
 
-OURS = exact_serializer(JsonPlusSerializer(), on_inexact="raise")
+OURS = exact_serializer(JsonPlusSerializer(), on_inexact="raise", encrypted=True)
 T = TypeVar("T")
 
 

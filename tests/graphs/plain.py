@@ -38,9 +38,9 @@ class _Labels:
                 self.plain(key): self._interrupts(item) if key == "__interrupt__" else self.plain(item)
                 for key, item in pairs
             }
-        if isinstance(value, tuple):
+        if isinstance(value, tuple) and type(value) is not tuple:
             return (type(value).__name__, *map(self.plain, value))
-        if isinstance(value, list):
+        if isinstance(value, (list, tuple)):  # With LangGraph's savers, a tuple comes back as a list.
             return [self.plain(item) for item in value]
         if isinstance(value, set):  # A join waits for a set of names.
             return ("set", *sorted(map(self.plain, value), key=repr))

@@ -1,0 +1,282 @@
+"""Values of types that have an exact form, secrets and codecs, stored and read by savers and by graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from fractions import Fraction
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, interrupt
+from pydantic import AnyUrl, BaseModel, SecretBytes, SecretStr
+from typing_extensions import TypedDict
+
+from langgraph_checkpoint_custom import CheckpointEncodeError, CorruptCheckpoint, open_saver, register_codec
+from langgraph_checkpoint_custom.encoding import leaves, objects
+from tests.behaviour.helpers import Database, config, get, metadata, put
+from tests.exactly import same
+from tests.stores import Client, Store
+
+KEY = b"0123456789abcdef"
+VALUES: dict[str, Any] = {
+    "URL": AnyUrl("https://example.com/a"),
+    "number": np.int64(3),
+    "fraction": Fraction(1, 3),
+    "path": PurePosixPath("a"),
+    "tuple": (1, ("a", {"b": (2,)})),
+    "many": [(number, Fraction(number, 7)) for number in range(1000)],
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_codecs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(leaves, "_CODECS", {})
+    monkeypatch.setattr(leaves, "_CODECS_BY_NAME", {})
+    yield
+    objects._KINDS.clear()
+
+
+def alike(one: Any, two: Any) -> bool:
+    """Whether two dicts are the same except for their order, which that of channels is not."""
+    return same(dict(sorted(one.items())), dict(sorted(two.items())))
+
+
+async def test_they_come_back_from_every_place(client: Client) -> None:
+    first = await put(client, "1", VALUES, meta=metadata(0, mine=VALUES))
+    await client.put_writes(first, list(VALUES.items()), "task")
+    changed = {**VALUES, "many": [*VALUES["many"], (0, Fraction(0))]}
+    second = await put(client, "2", changed, parent=first, meta=metadata(1))
+    third = await put(client, "3", {**changed, "many": changed["many"][10:]}, parent=second, meta=metadata(2))
+    found = await get(client, first)
+    assert alike(found.checkpoint["channel_values"], VALUES)
+    assert same(dict(found.metadata)["mine"], VALUES)
+    assert alike({channel: value for _, channel, value in found.pending_writes or []}, VALUES)
+    assert alike((await get(client, second)).checkpoint["channel_values"], changed)
+    assert same((await get(client, third)).checkpoint["channel_values"]["many"], changed["many"][10:])
+    (listed,) = await client.all(config(), filter={"step": 0})
+    assert alike(listed.checkpoint["channel_values"], VALUES)
+
+
+async def test_a_tuple_in_metadata_is_found_by_a_list(client: Client) -> None:
+    await put(client, "1", meta=metadata(0, pair=(1, ("a",))))
+    (found,) = await client.all(config(), filter={"pair": [1, ["a"]]})
+    assert dict(found.metadata)["pair"] == (1, ("a",))
+
+
+class Resource(BaseModel):
+    """What a tool of the Model Context Protocol returns."""
+
+    uri: AnyUrl
+    text: str = ""
+
+
+class State(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], add_messages]
+    sources: list[AnyUrl]
+    best: tuple[str, Any]
+    answer: str
+
+
+def agent(checkpointer: Any) -> Any:
+    """A model that calls a tool, the tool with URLs in its result, a question, and an answer."""
+
+    def model(state: State) -> Any:
+        if isinstance(state["messages"][-1], ToolMessage):
+            (resource,) = state["messages"][-1].artifact["resources"]
+            return {"messages": [AIMessage(f"found {resource.uri.host}")], "sources": [resource.uri]}
+        return {"messages": [AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}])]}
+
+    def tool(state: State) -> Any:
+        resource = Resource(uri=AnyUrl("https://example.com/a?b=c"))
+        result = {"resources": [resource], "uri": resource.uri, "took": np.timedelta64(3, "ms")}
+        return {"messages": [ToolMessage("done", tool_call_id="1", artifact=result)], "best": ("a", np.float32(0.5))}
+
+    def ask(state: State) -> Any:
+        said = interrupt({"may I open": state["sources"][0], "for": (timedelta(1), "best")})
+        assert type(state["best"]) is tuple
+        return {"answer": f"{said}: {state['sources'][0].path} {state['best'][1]}"}
+
+    builder = StateGraph(State)
+    for node in (model, tool, ask):
+        builder.add_node(node.__name__, node)
+    builder.add_edge(START, "model")
+    builder.add_conditional_edges(
+        "model", lambda state: "tool" if state["messages"][-1].tool_calls else "ask", ["tool", "ask"]
+    )
+    builder.add_edge("tool", "model")
+    builder.add_edge("ask", END)
+    return builder.compile(checkpointer=checkpointer)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+async def test_an_agent_whose_tools_return_urls_runs_and_goes_on_in_another_process(
+    store: Store, api: str, durability: Any
+) -> None:
+    run: Any = {"configurable": {"thread_id": "1"}}
+    given: Any
+    for given in ({"messages": [HumanMessage("look it up")]}, Command(resume="yes")):
+        with store.open() as saver:  # Each has read nothing before.
+            graph = agent(saver)
+            if api == "async":
+                result = await graph.ainvoke(given, run, durability=durability)
+            else:
+                result = graph.invoke(given, run, durability=durability)
+    assert result["answer"] == "yes: /a 0.5"
+    with store.open() as saver:
+        client = Client(saver, api)
+        (message,) = [
+            each
+            for each in (await get(client, {"configurable": {"thread_id": "1"}})).checkpoint["channel_values"][
+                "messages"
+            ]
+            if isinstance(each, ToolMessage)
+        ]
+    expected = {
+        "resources": [Resource(uri=AnyUrl("https://example.com/a?b=c"))],
+        "uri": AnyUrl("https://example.com/a?b=c"),
+    }
+    assert same(message.artifact, expected | {"took": np.timedelta64(3, "ms")})
+
+
+# Codecs
+
+
+class Money:
+    """A class that says itself how pickle stores it, so it has no form of its own here."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __reduce__(self) -> Any:
+        return Money, (self.text,)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+class Dollars(Money):
+    """Another type."""
+
+
+def money_to_bytes(money: Money) -> bytes:
+    return money.text.encode()
+
+
+def money_from_bytes(data: bytes) -> Money:
+    return Money(data.decode())
+
+
+async def test_a_type_with_a_codec_is_stored_and_read_everywhere(store: Store, api: str, database: Database) -> None:
+    value = {"a": [Money("1 €")], "b": (Money("2 €"),)}
+    with store.open() as saver, store.open(strict=True) as strict:
+        client = Client(saver, api)
+        await put(client, "1")
+        before = sorted(database.cells())
+        with pytest.raises(
+            CheckpointEncodeError, match=r"'mine'.*Money .*register_codec\(Money, to_bytes, from_bytes\)"
+        ):
+            await put(client, "2", {"mine": value})
+        assert sorted(database.cells()) == before
+        register_codec(Money, money_to_bytes, money_from_bytes)
+        where = await put(client, "2", {"mine": value}, meta=metadata(0, mine=value))
+        await client.put_writes(where, [("mine", value), ("__interrupt__", [value])], "task")
+        with pytest.raises(CheckpointEncodeError, match="Dollars"):
+            await put(client, "3", {"mine": [Dollars("1 $")]})
+        for reader in (client, Client(strict, api)):
+            found = await get(reader, where)
+            assert found.checkpoint["channel_values"]["mine"] == value
+            assert dict(found.metadata)["mine"] == value
+            assert {channel: each for _, channel, each in found.pending_writes or []} == {
+                "mine": value,
+                "__interrupt__": [value],
+            }
+
+
+async def test_reading_without_the_codec_names_the_type_and_the_call(store: Store, api: str) -> None:
+    register_codec(Money, money_to_bytes, money_from_bytes)
+    with store.open() as saver:
+        await put(Client(saver, api), "1", {"mine": {"deep": [Money("1 €")]}})
+    leaves._CODECS_BY_NAME.clear()
+    with store.open() as saver, pytest.raises(CorruptCheckpoint) as raised:
+        await Client(saver, api).get_tuple(config())
+    for words in ("'mine'", f"{__name__}.Money", "register_codec(Money, to_bytes, from_bytes)", "on_unreadable='raw'"):
+        assert words in str(raised.value)
+    with store.open(on_unreadable="raw") as saver:
+        found = await get(Client(saver, api), config())
+        assert found.checkpoint["channel_values"] == {"mine": {"deep": ["1 €".encode()]}}
+
+
+# Secrets
+
+
+class Settings(BaseModel):
+    name: str
+    password: SecretStr
+
+
+SECRETS: dict[str, Any] = {
+    "text": SecretStr("canary-7f3a"),
+    "bytes": SecretBytes(b"canary-7f3a"),
+    "in a model": Settings(name="a", password=SecretStr("canary-7f3a")),
+    "in a message": [ToolMessage("t", tool_call_id="1", artifact={"key": SecretStr("canary-7f3a")})],
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("options", [{}, {"on_inexact": "raise"}, {"serde": JsonPlusSerializer(pickle_fallback=True)}])
+async def test_a_secret_is_refused_without_encryption(
+    store: Store, api: str, database: Database, name: str, options: dict[str, Any]
+) -> None:
+    with store.open(**options) as saver:
+        client = Client(saver, api)
+        where = await put(client, "1")
+        before = sorted(database.cells())
+        for write in (
+            lambda: put(client, "2", {"mine": SECRETS[name]}),
+            lambda: put(client, "2", {"mine": [*range(10_000), SECRETS[name]]}),
+            lambda: put(client, "2", meta=metadata(mine=SECRETS[name])),
+            lambda: client.put_writes(where, [("mine", SECRETS[name])], "task"),
+        ):
+            with pytest.raises(CheckpointEncodeError, match=r"Secret\w+ would be readable .*EncryptedSerializer"):
+                await write()
+        assert sorted(database.cells()) == before
+
+
+async def test_a_secret_is_stored_with_encryption(store: Store, api: str, database: Database) -> None:
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=KEY)
+    many = [{"number": number, "secret": SECRETS["text"]} for number in range(1000)]
+    with store.open(serde=serde) as saver:
+        client = Client(saver, api)
+        first = await put(client, "1", SECRETS | {"many": many}, meta=metadata(0, mine=SECRETS))
+        second = await put(client, "2", {"many": [*many, SECRETS]}, parent=first)
+        third = await put(client, "3", {"many": [*many, SECRETS, 1]}, parent=second)
+        await client.put_writes(third, list(SECRETS.items()), "task")
+        for where, expected in ((first, SECRETS | {"many": many}), (third, {"many": [*many, SECRETS, 1]})):
+            assert alike((await get(client, where)).checkpoint["channel_values"], expected)
+        assert same(dict((await get(client, first)).metadata)["mine"], SECRETS)
+    assert not [cell for cell in database.cells() if b"canary" in cell]
+
+
+async def test_a_secret_is_stored_with_a_codec(store: Store, api: str, database: Database) -> None:
+    register_codec(
+        SecretStr,
+        lambda secret: secret.get_secret_value()[::-1].encode(),
+        lambda data: SecretStr(data.decode()[::-1]),
+    )
+    with open_saver(store.url) as saver:
+        saver.setup()
+        client = Client(saver, api)
+        await put(client, "1", {"mine": SECRETS["in a model"]})
+        assert (await get(client, config())).checkpoint["channel_values"] == {"mine": SECRETS["in a model"]}
+    assert not [cell for cell in database.cells() if b"canary" in cell]
