@@ -358,12 +358,13 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
 
         Args:
             config: The thread, and its namespace and checkpoint id if the config has them. None means all threads.
-            filter: Metadata keys and the values that they must have, as in `CheckpointSaver.list`.
+            filter: Metadata keys and the values that they must have, as in `CheckpointSaver.list`. The overlay itself
+                checks conditions with operators if the other saver is of another package.
             before: The config of a checkpoint; only checkpoints with lower ids are returned.
             limit: The largest number of checkpoints; None means all.
         """
         merge = _Merge(self, config, filter, before, limit)
-        for found in self._base.list(config, filter=filter, before=before):
+        for found in self._base.list(config, filter=merge.their_filter, before=before):
             yield from merge.newer_than(found)
             if merge.takes(found):
                 yield self._with_writes(found, self._positions_below(found.config))
@@ -381,7 +382,7 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Async version of `list`."""
         merge = _Merge(self, config, filter, before, limit)
-        async for found in self._base.alist(config, filter=filter, before=before):
+        async for found in self._base.alist(config, filter=merge.their_filter, before=before):
             for each in merge.newer_than(found):
                 yield each
             if merge.takes(found):
@@ -414,8 +415,11 @@ class _Merge:
         before: RunnableConfig | None,
         limit: int | None,
     ) -> None:
-        texts, ceiling = wanted(filter), before_id(before)
+        conditions, ceiling = wanted(filter), before_id(before)
         dialect: SqlDialect | None = getattr(saver._base, "_dialect", None)  # Savers of other packages have none.
+        self._checked = [] if dialect else [each for each in conditions if each.operator]
+        checked = {each.key for each in self._checked}
+        self.their_filter = {key: value for key, value in (filter or {}).items() if key not in checked}
         contains, negative = (dialect.filter_contains, dialect.negative_limit) if dialect else (False, 0)
         thread_id, _, exact = key_of(config) if config else (None, None, None)
         checkpoint_ns = namespace_of(config) if config else None
@@ -431,7 +435,7 @@ class _Merge:
                 and (ceiling is None or (key.checkpoint_id or "") < ceiling)
             ]
         found = [
-            each for key in keys if (each := saver._mine(key)) and matches(each.metadata, texts, contains=contains)
+            each for key in keys if (each := saver._mine(key)) and matches(each.metadata, conditions, contains=contains)
         ]
         self._mine = deque(sorted(found, key=_order, reverse=True))
         self._saver = saver
@@ -452,6 +456,8 @@ class _Merge:
         """Whether a checkpoint of the other saver belongs in the list; if so, counts it."""
         key = key_of(theirs.config)
         if self.is_full or key in self._held or key.thread_id in self._deleted:
+            return False
+        if not matches(theirs.metadata, self._checked, contains=False):
             return False
         self._count()
         return True

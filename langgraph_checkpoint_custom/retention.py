@@ -55,8 +55,8 @@ class Retention:
             the same with 1.
         max_bytes: Threads are kept, those with the latest activity first, while their stored values take at most this
             number of bytes together. A thread that no longer fits is deleted. Older ones that still fit are kept.
-        filter: Only threads whose newest checkpoint has this metadata, as in `threads`. The other threads are neither
-            counted nor changed.
+        filter: Only threads whose newest checkpoint has this metadata, as in `threads`. The other threads, and those
+            whose metadata cannot be read, are neither counted nor changed.
         every: Seconds between two sweeps, for a saver that sweeps at regular intervals.
 
     Raises:
@@ -138,11 +138,11 @@ def sweep_operations(
 
 def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool) -> Operations:
     """The operations for the threads of one tenant, or for those without a tenant."""
-    texts = wanted(dict(keep.filter) if keep.filter else None)
-    page: ThreadPage | None = ThreadPage(AFTER_ALL, "", texts, PAGE)
+    conditions = wanted(keep.filter)
+    page: ThreadPage | None = ThreadPage(AFTER_ALL, "", (), PAGE)
     swept = Swept()
     while page is not None:
-        reply = yield threads_page(d, codec, page, texts, even_unreadable=True)
+        reply = yield threads_page(d, codec, page, conditions, even_unreadable=True)
         for record in reply.threads:
             swept.threads += 1
             yield from _sweep_thread(d, codec, keep, now, record.thread_id, swept, dry_run=dry_run)

@@ -43,7 +43,7 @@ from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
 from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation, afollow, done, follow
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
-from langgraph_checkpoint_custom.model.filter import wanted
+from langgraph_checkpoint_custom.model.filter import Condition, wanted
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
     MAX_NAME,
@@ -477,19 +477,21 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Args:
             config: The thread, and its namespace and checkpoint id if the config has them. None means all threads.
             filter: Metadata keys and the values that they must have, compared as JSON; None also matches a missing key.
-                On PostgreSQL a dict or list matches a value that contains it.
+                On PostgreSQL a dict or list matches a value that contains it. Instead of a value, a dict of operators:
+                `$eq`, `$ne`, `$in`, `$nin`, `$gt`, `$gte`, `$lt`, `$lte`, `$exists`.
             before: The config of a checkpoint; only checkpoints with lower ids are returned.
             limit: The largest number of checkpoints; None means all.
 
         Raises:
+            ConfigError: The filter cannot be used, for example because of an unknown operator.
             CorruptCheckpoint: A stored value cannot be restored.
 
         Source: BaseCheckpointSaver.list.
         """
-        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = asked_page(config, texts, before, limit, PAGE)
+        conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
+        page = asked_page(config, before, limit, PAGE)
         while page is not None:
-            reply = self._driver.run(self._list_page(page, texts))
+            reply = self._driver.run(self._list_page(page, conditions))
             yield from reply.tuples[:limit]
             page, limit = next_page(reply.after, len(reply.tuples), limit, PAGE)
 
@@ -502,10 +504,10 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Async version of `list`."""
-        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = asked_page(config, texts, before, limit, PAGE)
+        conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
+        page = asked_page(config, before, limit, PAGE)
         while page is not None:
-            reply = await self._driver.arun(self._list_page(page, texts))
+            reply = await self._driver.arun(self._list_page(page, conditions))
             for found in reply.tuples[:limit]:
                 yield found
             page, limit = next_page(reply.after, len(reply.tuples), limit, PAGE)
@@ -799,8 +801,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         names = texts("channel", channels, MAX_NAME)
         return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
 
-    def _list_page(self, page: Page, filter: Mapping[str, str]) -> Operation[PageReply]:
-        return list_page(self._dialect, self._codec, self.get_next_version, page, filter)
+    def _list_page(self, page: Page, wanted: Sequence[Condition]) -> Operation[PageReply]:
+        return list_page(self._dialect, self._codec, self.get_next_version, page, wanted)
 
     def _copy(self, source_thread_id: str, target_thread_id: str) -> Operation[None]:
         source, target = thread_text(source_thread_id), thread_text(target_thread_id)

@@ -8,7 +8,7 @@ connection.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.filter import narrowing, wanted
+from langgraph_checkpoint_custom.model.filter import decides, wanted
 from langgraph_checkpoint_custom.model.keys import (
     AFTER_ALL,
     MAX_ID,
@@ -115,10 +115,10 @@ class ThreadMethods(ABC):
                 checkpoint is older are returned.
             limit: The largest number of threads; None means all.
         """
-        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
+        conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit)
         while page is not None:
-            reply = self._driver.run(threads_page(self._dialect, self._codec, page, texts))
+            reply = self._driver.run(threads_page(self._dialect, self._codec, page, conditions))
             yield from reply.threads[:limit]
             page, limit = next_page(reply.after, len(reply.threads), limit, RECORDS)
 
@@ -131,10 +131,10 @@ class ThreadMethods(ABC):
         limit: int | None = None,
     ) -> AsyncIterator[ThreadRecord]:
         """Async version of `threads`."""
-        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
+        conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit)
         while page is not None:
-            reply = await self._driver.arun(threads_page(self._dialect, self._codec, page, texts))
+            reply = await self._driver.arun(threads_page(self._dialect, self._codec, page, conditions))
             for found in reply.threads[:limit]:
                 yield found
             page, limit = next_page(reply.after, len(reply.threads), limit, RECORDS)
@@ -157,17 +157,17 @@ class ThreadMethods(ABC):
             prefix: Only threads whose ids start with this.
             filter: Only threads whose newest checkpoint has this metadata; the values are compared as in `list`.
         """
-        texts = wanted(filter)
-        if not self._database_decides(texts):
+        conditions = wanted(filter)
+        if not decides(conditions, contains=self._dialect.filter_contains):
             return sum(1 for _ in self.threads(prefix=prefix, filter=filter))
-        return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), texts))
+        return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), conditions))
 
     async def acount_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
         """Async version of `count_threads`."""
-        texts = wanted(filter)
-        if not self._database_decides(texts):
+        conditions = wanted(filter)
+        if not decides(conditions, contains=self._dialect.filter_contains):
             return len([one async for one in self.athreads(prefix=prefix, filter=filter)])
-        return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), texts))
+        return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), conditions))
 
     def thread_exists(self, thread_id: str) -> bool:
         """Return whether a thread has a checkpoint."""
@@ -201,10 +201,10 @@ class ThreadMethods(ABC):
             before: The config of a checkpoint; only checkpoints with lower ids are returned.
             limit: The largest number of checkpoints; None means all.
         """
-        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = asked_page(config, texts, before, limit, RECORDS)
+        conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
+        page = asked_page(config, before, limit, RECORDS)
         while page is not None:
-            reply = self._driver.run(history_page(self._dialect, self._codec, page, texts))
+            reply = self._driver.run(history_page(self._dialect, self._codec, page, conditions))
             yield from reply.records[:limit]
             page, limit = next_page(reply.after, len(reply.records), limit, RECORDS)
 
@@ -217,10 +217,10 @@ class ThreadMethods(ABC):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointRecord]:
         """Async version of `history`."""
-        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = asked_page(config, texts, before, limit, RECORDS)
+        conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
+        page = asked_page(config, before, limit, RECORDS)
         while page is not None:
-            reply = await self._driver.arun(history_page(self._dialect, self._codec, page, texts))
+            reply = await self._driver.arun(history_page(self._dialect, self._codec, page, conditions))
             for found in reply.records[:limit]:
                 yield found
             page, limit = next_page(reply.after, len(reply.records), limit, RECORDS)
@@ -418,10 +418,6 @@ class ThreadMethods(ABC):
         """Async version of `rollback`."""
         return await self._driver.arun(self._rollback(thread_id, checkpoint_id))
 
-    def _database_decides(self, texts: Mapping[str, str]) -> bool:
-        """Whether the database can compare everything in a filter."""
-        return len(narrowing(texts, contains=self._dialect.filter_contains)) == len(texts)
-
     def _deletion(self, config: RunnableConfig) -> Operation[bool]:
         key = _exact(config)
         check_kind("delete_checkpoint", key.thread_id)
@@ -454,6 +450,6 @@ def _first_threads(prefix: str, before: ThreadRecord | RunnableConfig | None, li
         return None
     size = RECORDS if limit is None else min(limit, RECORDS)
     if isinstance(before, ThreadRecord):
-        return ThreadPage(before.newest.checkpoint_id, thread_text(before.thread_id), {}, size, prefix)
+        return ThreadPage(before.newest.checkpoint_id, thread_text(before.thread_id), (), size, prefix)
     ceiling = before_id(before)
-    return ThreadPage(AFTER_ALL if ceiling is None else ceiling, "", {}, size, prefix)
+    return ThreadPage(AFTER_ALL if ceiling is None else ceiling, "", (), size, prefix)

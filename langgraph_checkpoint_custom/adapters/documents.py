@@ -137,9 +137,9 @@ def replaced_document(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Doc
     except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
         (locations,) = yield from checkpoints_of_threads(d, [thread_id]).start()
         ids = [row[1] for row in locations if row[0] == ""]
-        newest = first_page(thread_id, "", max(ids), None, {}, 1)
+        newest = first_page(thread_id, "", max(ids), None, 1)
         try:
-            (record,) = (yield from _caught(history_page(d, codec, newest, {}).start())).records
+            (record,) = (yield from _caught(history_page(d, codec, newest, ()).start())).records
             metadata = record.metadata
         except Exception:  # Its metadata cannot be read either, so the next version starts with new metadata.
             metadata = {}
@@ -241,9 +241,9 @@ def threads_under(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Threa
     Round trips: 1 for 200 threads.
     """
     found: list[ThreadRecord] = []
-    page: ThreadPage | None = ThreadPage(AFTER_ALL, "", {}, RECORDS, prefix)
+    page: ThreadPage | None = ThreadPage(AFTER_ALL, "", (), RECORDS, prefix)
     while page is not None:
-        reply = yield from threads_page(d, codec, page, {}).start()
+        reply = yield from threads_page(d, codec, page, ()).start()
         found += reply.threads
         page = reply.after
     return found

@@ -26,7 +26,7 @@ from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.filter import wanted
+from langgraph_checkpoint_custom.model.filter import Condition, wanted
 from langgraph_checkpoint_custom.model.keys import MAX_ID, Key, Page, key_of, text
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from langgraph_checkpoint_custom.model.pages import first_page
@@ -155,7 +155,7 @@ class DeepCheckpointStore:
         never removes more than it has counted.
         """
         return await self._runner.arun(
-            remove_deep_checkpoint, attempt(), self._thread_id, {}, pin=self._pin_labels, at_least=self._forget_count()
+            remove_deep_checkpoint, attempt(), self._thread_id, (), pin=self._pin_labels, at_least=self._forget_count()
         )
 
     async def count(self) -> int:
@@ -225,7 +225,7 @@ def remove_deep_checkpoint(
     codec: Values,
     change: Attempt[Key],
     thread_id: str,
-    filter: Mapping[str, str],
+    filter: Sequence[Condition],
     *,
     pin: bool = False,
     at_least: int = 0,
@@ -274,16 +274,16 @@ def _labels(d: SqlDialect, key: Key) -> Steps[Sequence[str]]:
 
 @operation("snapshot")
 def tell_deep_checkpoints(
-    d: SqlDialect, codec: Values, thread_id: str, filter: Mapping[str, str] | None = None
+    d: SqlDialect, codec: Values, thread_id: str, filter: Sequence[Condition] = ()
 ) -> Steps[list[_Record]]:
     """Return the checkpoints that match, oldest first, without reading messages.
 
     Round trips: 1 for 200 checkpoints.
     """
     found: list[_Record] = []
-    page: Page | None = first_page(thread_id, "", None, None, {}, RECORDS)
+    page: Page | None = first_page(thread_id, "", None, None, RECORDS)
     while page is not None:
-        reply = yield from history_page(d, codec, page, filter or {}).start()
+        reply = yield from history_page(d, codec, page, filter).start()
         found += (_record(key_of(record.config), record.metadata) for record in reply.records)
         page = reply.after
     return sorted(found, key=lambda one: one.sort_key)
@@ -291,7 +291,7 @@ def tell_deep_checkpoints(
 
 @operation("snapshot")
 def read_deep_checkpoints(
-    d: SqlDialect, codec: Values, thread_id: str, filter: Mapping[str, str]
+    d: SqlDialect, codec: Values, thread_id: str, filter: Sequence[Condition]
 ) -> Steps[list[Checkpoint]]:
     """Return the checkpoints that match, oldest first, with their messages.
 
@@ -301,7 +301,7 @@ def read_deep_checkpoints(
         CorruptCheckpoint: A stored value cannot be read.
     """
     found: list[tuple[_Record, Checkpoint]] = []
-    page: Page | None = first_page(thread_id, "", None, None, {}, PAGE)
+    page: Page | None = first_page(thread_id, "", None, None, PAGE)
     while page is not None:
         reply = yield from list_page(d, codec, no_version, page, filter).start()
         for one in reply.tuples:

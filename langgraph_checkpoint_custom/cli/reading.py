@@ -48,7 +48,8 @@ Where = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="metadata that the newest checkpoint has; the value is JSON, otherwise text; may be given several times",
+        help="metadata that the newest checkpoint has; the value is JSON, also with operators, otherwise text; may be "
+        "given several times",
         show_default=False,
     ),
 ]
@@ -152,13 +153,14 @@ def tenants(url: Url = None, as_json: Json = False) -> None:
         table(("tenant",), [(name,) for name in found])
 
 
-def _hint(saver: CheckpointSaver, wanted: dict[str, Any]) -> str | None:
+def _hint(saver: CheckpointSaver, where: dict[str, Any]) -> str | None:
     """Return a hint how to make this search faster; None if an index serves it already."""
+    from langgraph_checkpoint_custom.model.filter import equal_texts, wanted
     from langgraph_checkpoint_custom.operations.searchable import missing_searchable
-    from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 
-    keys = searchable_keys(list(wanted))
-    if saver.backend.driver.run(missing_searchable(saver.backend.dialect, keys)) != keys:
+    d, driver, _ = saver.backend
+    keys = list(equal_texts(wanted(where), contains=d.filter_contains))
+    if not keys or driver.run(missing_searchable(d, keys)) != keys:
         return None
     ways = " or ".join(f"--searchable {_quoted(key)}" for key in keys)
     return f"This search read all threads; an index makes it fast: setup {ways}"

@@ -191,7 +191,8 @@ class Page(NamedTuple):
     """The request for one page of a list: the rows below (`before`, `thread_below`, `ns_below`), newest first.
 
     `floor` is the lowest checkpoint id, `limit` the number of rows. If `checkpoint_ns` is None, the page is of all
-    namespaces; if `thread_id` is None, of all threads and namespaces.
+    namespaces; if `thread_id` is None, of all threads and namespaces. `filter` is what `narrowing` in `filter.py`
+    returns.
     """
 
     thread_id: str | None
@@ -200,7 +201,7 @@ class Page(NamedTuple):
     before: str
     thread_below: str
     ns_below: str
-    filter: Mapping[str, str]
+    filter: Sequence[Mapping[str, Any]]
     limit: int
 
 

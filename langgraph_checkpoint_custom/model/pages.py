@@ -5,7 +5,6 @@ Must not know: SQL, connections.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -21,19 +20,17 @@ def first_page(
     checkpoint_ns: str | None,
     exact: str | None,
     before: str | None,
-    filter: Mapping[str, str],
     limit: int,
 ) -> Page:
     """Return the first page of a list; of checkpoint `exact` only, if that is given."""
     ceiling = AFTER_ALL if before is None else before
     if exact is not None:
         ceiling = min(ceiling, right_above(exact))
-    return Page(thread_id, checkpoint_ns, exact or "", ceiling, "", "", filter, limit)
+    return Page(thread_id, checkpoint_ns, exact or "", ceiling, "", "", (), limit)
 
 
 def asked_page(
     config: RunnableConfig | None,
-    filter: Mapping[str, str],
     before: RunnableConfig | None,
     limit: int | None,
     most: int,
@@ -45,9 +42,7 @@ def asked_page(
         checkpoint_ns = namespace_of(config)
     if limit == 0:
         return None
-    return first_page(
-        thread_id, checkpoint_ns, exact, before_id(before), filter, most if limit is None else min(limit, most)
-    )
+    return first_page(thread_id, checkpoint_ns, exact, before_id(before), most if limit is None else min(limit, most))
 
 
 def next_page(after: AnyPage | None, found: int, limit: int | None, most: int) -> tuple[AnyPage | None, int | None]:

@@ -5,7 +5,7 @@ Must not know: SQL, connections, serializers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -117,12 +117,12 @@ class WaitingThread(NamedTuple):
 class ThreadPage(NamedTuple):
     """The request for one page of threads: those whose newest checkpoint is below (`before`, `thread_below`).
 
-    `prefix` is the start of their ids, `limit` the number of threads.
+    `prefix` is the start of their ids, `limit` the number of threads, `filter` what `narrowing` in `filter.py` returns.
     """
 
     before: str
     thread_below: str
-    filter: Mapping[str, str]
+    filter: Sequence[Mapping[str, Any]]
     limit: int
     prefix: str = ""
 

@@ -14,7 +14,7 @@ itself, with channels of other names, always looks finished.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -25,7 +25,7 @@ from langgraph.checkpoint.serde.types import TASKS
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
-from langgraph_checkpoint_custom.model.filter import matches, narrowing
+from langgraph_checkpoint_custom.model.filter import Condition, equal_texts, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import TENANT_MARK, Key, Page, flag
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -92,14 +92,14 @@ def threads_page(
     d: SqlDialect,
     codec: Values,
     page: ThreadPage,
-    wanted: Mapping[str, str],
+    wanted: Sequence[Condition],
     *,
     even_unreadable: bool = False,
     reach: int | None = None,
 ) -> Steps[ThreadsReply]:
     """Return one page of threads; the one with the newest checkpoint is first. With a filter, a page may be empty.
 
-    `even_unreadable` returns threads whose metadata cannot be read as if they had none, so that they match no filter.
+    `even_unreadable` returns threads whose metadata cannot be read as if they had none. They match no filter.
     With `reach` and a filter, and if no index finds the rest, only that number of the newest checkpoints is searched.
 
     Round trips: 1. Without a filter, one more for the last page, or if the newest 1,000 checkpoints are of too few
@@ -116,19 +116,22 @@ def threads_page(
     if asked.prefix:
         (rows,) = yield d.select_threads(asked)
     elif asked.filter:
-        rows, searchable = yield d.select_recent_threads(asked, reach or FILTERED)
+        indexable = _indexable(d, codec, wanted)
+        rows, searchable = yield d.select_recent_threads(asked, reach or FILTERED, indexable)
         rows, are_all = _recent(rows)
         if len(rows) < page.limit and not are_all:
-            key = first_searchable(_indexable(d, codec, wanted), searchable)
+            key = first_searchable(indexable, searchable)
             if key is None and reach is not None:
                 complete = False
             else:
-                (rows,) = yield d.select_threads(asked) if key is None else d.select_searched_threads(asked, key)
+                (rows,) = yield (
+                    d.select_threads(asked) if key is None else d.select_searched_threads(asked, key, indexable[key])
+                )
     else:
         (rows,) = yield d.select_newest_threads(asked, NEAR)
         reach, are_all = RECENT, False
         while len(rows) < page.limit and not are_all:
-            rows, _ = yield d.select_recent_threads(asked, reach)
+            rows, _ = yield d.select_recent_threads(asked, reach, ())
             rows, are_all = _recent(rows)
             reach *= FARTHER
     after = None
@@ -185,21 +188,24 @@ def dialects_of_tenants(d: SqlDialect, tenants_too: bool) -> Generator[Operation
 
 
 @operation("read")
-def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Mapping[str, str]) -> Steps[int]:
+def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Sequence[Condition]) -> Steps[int]:
     """Return the number of threads that match a filter and whose ids begin with `prefix`.
 
-    Round trips: 1, or 2 with a filter and without a prefix.
+    Round trips: 1. Without a prefix 2, if an index could find a value of the filter.
     Rows: two or three of each thread, or those with the value of a searchable key. Metadata is read only if the
         projection does not decide.
     Snapshot: one read snapshot.
     Raises: CorruptCheckpoint.
     """
     filter = narrowing(wanted, contains=d.filter_contains)
+    indexable = _indexable(d, codec, wanted)
     key: str | None = None
-    if filter and not prefix:
-        (searchable,) = yield d.select_searchable(filter)
-        key = first_searchable(_indexable(d, codec, wanted), searchable)
-    (rows,) = yield d.count_threads(prefix, filter) if key is None else d.count_searched_threads(filter, key)
+    if indexable and not prefix:
+        (searchable,) = yield d.select_searchable(indexable)
+        key = first_searchable(indexable, searchable)
+    (rows,) = yield (
+        d.count_threads(prefix, filter) if key is None else d.count_searched_threads(filter, key, indexable[key])
+    )
     sure: int = sum(row[0] for row in rows if row[0] is not None)
     unsure = [(*row[1:4], None, None, *row[4:]) for row in rows if row[0] is None]
     records = yield from offload(_size(unsure), _records, d, codec, unsure, wanted)
@@ -217,7 +223,7 @@ def thread_exists(d: SqlDialect, thread_id: str) -> Steps[bool]:
 
 
 @operation("read")
-def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Mapping[str, str]) -> Steps[HistoryReply]:
+def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Sequence[Condition]) -> Steps[HistoryReply]:
     """Return one page of checkpoints, newest first, as `list_page` does, but without documents, values and writes.
 
     Round trips: 1.
@@ -261,12 +267,10 @@ def write_positions(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]
     )
 
 
-def _indexable(d: SqlDialect, codec: Values, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys of a filter that an index can find: those in the plaintext metadata projection."""
-    indexable = {
-        key: text for key, text in wanted.items() if codec.plaintext_keys is None or key in codec.plaintext_keys
-    }
-    return narrowing(indexable, contains=d.filter_contains)
+def _indexable(d: SqlDialect, codec: Values, wanted: Sequence[Condition]) -> dict[str, Collection[str]]:
+    """Return what an index can find: keys in the plaintext metadata projection, each with the texts of its values."""
+    shown = [each for each in wanted if codec.plaintext_keys is None or each.key in codec.plaintext_keys]
+    return equal_texts(shown, contains=d.filter_contains)
 
 
 def _size(rows: Sequence[Row]) -> int:
@@ -274,7 +278,7 @@ def _size(rows: Sequence[Row]) -> int:
 
 
 def _records(
-    d: SqlDialect, codec: Values, rows: Sequence[Row], wanted: Mapping[str, str], *, even_unreadable: bool = False
+    d: SqlDialect, codec: Values, rows: Sequence[Row], wanted: Sequence[Condition], *, even_unreadable: bool = False
 ) -> Sequence[CheckpointRecord]:
     """Return the records that match a filter, newest first."""
     found = []
@@ -285,6 +289,8 @@ def _records(
         except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
             if not even_unreadable:
                 raise
+            if wanted:
+                continue
             metadata = {}
         if matches(metadata, wanted, contains=d.filter_contains):
             found.append(CheckpointRecord(*location, parent_id, run_id, metadata))

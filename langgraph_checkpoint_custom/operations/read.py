@@ -19,7 +19,7 @@ from langgraph_checkpoint_custom.encoding.encode import version_key
 from langgraph_checkpoint_custom.encoding.known import KnownValues
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Row, Steps, offload, operation
-from langgraph_checkpoint_custom.model.filter import matches, narrowing
+from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -112,7 +112,7 @@ def get_tuple_to_write(
 
 @operation("read")
 def list_page(
-    d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, wanted: Mapping[str, str]
+    d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, wanted: Sequence[Condition]
 ) -> Steps[PageReply]:
     """Return one page of checkpoints, newest first. A page may have fewer tuples than rows were read, even none.
 
@@ -131,7 +131,7 @@ def list_page(
     if len(locations) == page.limit:
         before, thread_below, ns_below = locations[-1]
         after = page._replace(before=before, thread_below=thread_below, ns_below=ns_below)
-    fits = partial(matches, texts=wanted, contains=d.filter_contains)
+    fits = partial(matches, conditions=wanted, contains=d.filter_contains)
     tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, fits)
     return PageReply(tuples, after)
 

@@ -21,7 +21,7 @@ def missing_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[list[str]]:
     if not keys:
         return []
     (there,) = yield d.select_searchable(keys)
-    return [key for key in keys if first_searchable({key: ""}, there) is None]
+    return [key for key in keys if first_searchable([key], there) is None]
 
 
 @operation("migrate")

@@ -10,7 +10,7 @@ is part of the text of a statement, because a database uses an expression index 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -46,7 +46,7 @@ def _ending(key: str) -> str:
     return f"_{readable}_{sha256(key.encode()).hexdigest()[:16]}"
 
 
-def first_searchable(filter: Mapping[str, str], there: Sequence[Sequence[object]]) -> str | None:
-    """Return the first key of a filter with an index that this role can use; `there` is the reply about the indexes."""
+def first_searchable(keys: Iterable[str], there: Sequence[Sequence[object]]) -> str | None:
+    """Return the first of these keys with an index that this role can use; `there` is the reply about the indexes."""
     usable = {name for name, valid, readable in there if valid and readable}
-    return next((key for key in filter if index_of(key) in usable), None)
+    return next((key for key in keys if index_of(key) in usable), None)

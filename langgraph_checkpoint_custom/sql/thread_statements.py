@@ -6,7 +6,7 @@ Must not know: connections, results.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
@@ -66,26 +66,28 @@ class ThreadStatements(Statements):
         """Do as `select_threads` without a filter, for the threads of the `reach` newest checkpoints."""
         return self._send(self.statement("threads_newest", **page._asdict(), reach=reach))
 
-    def select_recent_threads(self, page: ThreadPage, reach: int) -> RoundTrip:
+    def select_recent_threads(self, page: ThreadPage, reach: int, keys: Iterable[str]) -> RoundTrip:
         """Do as `select_threads`, for the threads of the `reach` newest checkpoints, and as `select_searchable`.
 
         If there may be more checkpoints than these, the last row has no thread.
         """
         params = page._asdict() | {"filter": json.dumps(page.filter), "reach": reach}
-        return self._send(self.statement("threads_recent", **params), self._searchable_indexes(page.filter))
+        return self._send(self.statement("threads_recent", **params), self._searchable_indexes(keys))
 
-    def select_searched_threads(self, page: ThreadPage, key: str) -> RoundTrip:
-        """Do as `select_threads`, for the threads that an index finds by a key of the filter."""
-        return self._send(self._searched("threads_searched", key, page._asdict()))
+    def select_searched_threads(self, page: ThreadPage, key: str, texts: Collection[str]) -> RoundTrip:
+        """Do as `select_threads`, for the threads that an index finds by the values of a key."""
+        return self._send(self._searched("threads_searched", key, texts, page._asdict()))
 
-    def count_threads(self, prefix: str, filter: Mapping[str, str]) -> RoundTrip:
+    def count_threads(self, prefix: str, filter: Sequence[Mapping[str, Any]]) -> RoundTrip:
         """Read the number of threads that match, and a row for each thread that the database cannot decide on."""
         within = self._within(self.ranges(prefix))
         return self._send(self.statement("threads_counted", filter=json.dumps(filter), **within))
 
-    def count_searched_threads(self, filter: Mapping[str, str], key: str) -> RoundTrip:
-        """Do as `count_threads`, for the threads that an index finds by a key of the filter."""
-        return self._send(self._searched("threads_searched_counted", key, {"filter": filter}))
+    def count_searched_threads(
+        self, filter: Sequence[Mapping[str, Any]], key: str, texts: Collection[str]
+    ) -> RoundTrip:
+        """Do as `count_threads`, for the threads that an index finds by the values of a key."""
+        return self._send(self._searched("threads_searched_counted", key, texts, {"filter": filter}))
 
     def select_searchable(self, keys: Iterable[str]) -> RoundTrip:
         """Read a row for each key that has an index: its name, whether it is valid, whether this role can use it."""
@@ -109,9 +111,9 @@ class ThreadStatements(Statements):
     def _with_key(self, statement: Statement, key: str) -> Statement:
         return statement._replace(sql=with_key(statement.sql, key, key.replace("%", self._percent)))
 
-    def _searched(self, name: str, key: str, params: dict[str, Any]) -> Statement:
-        filter = params["filter"]
-        found = self.statement(name, **params | {"filter": json.dumps(filter), "shown": filter[key]})
+    def _searched(self, name: str, key: str, texts: Collection[str], params: dict[str, Any]) -> Statement:
+        shown = self.array([*texts, "?"])
+        found = self.statement(name, **params | {"filter": json.dumps(params["filter"]), "shown": shown})
         return self._with_key(found, key)
 
     def thread_exists(self, thread_id: str) -> RoundTrip:

@@ -175,13 +175,13 @@ class Store:
         searches that number of the newest checkpoints, unless an index finds all.
         """
         d, _, codec = self.saver.backend
-        texts = wanted(filter)
+        conditions = wanted(filter)
         below, thread_id = before or (AFTER_ALL, "")
-        page: ThreadPage | None = ThreadPage(below, thread_id, {}, limit, prefix_text(prefix))
+        page: ThreadPage | None = ThreadPage(below, thread_id, (), limit, prefix_text(prefix))
         found: list[ThreadRecord] = []
         complete = True
         while page is not None and len(found) < limit:
-            reply = self.run(threads_page(d, codec, page, texts, even_unreadable=True, reach=reach))
+            reply = self.run(threads_page(d, codec, page, conditions, even_unreadable=True, reach=reach))
             found += reply.threads
             page, complete = reply.after, reply.complete
         after = None

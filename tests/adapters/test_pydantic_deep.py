@@ -244,7 +244,7 @@ async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSave
     change, removal = attempt(), attempt()
     for _ in range(2):
         await OperationRunner(saver).arun(put_deep_checkpoint, change, THREAD, metadata, [])
-        assert await OperationRunner(saver).arun(remove_deep_checkpoint, removal, THREAD, {})
+        assert await OperationRunner(saver).arun(remove_deep_checkpoint, removal, THREAD, ())
     assert await labels(deep) == ["2", "3", "4"]
     assert not (await deep.list_all())[0].metadata
 

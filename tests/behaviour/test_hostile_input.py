@@ -168,13 +168,13 @@ async def test_any_text_works_as_a_channel(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "operator", [{"$gt": ""}, {"$ne": None}, {"$regex": ".*"}, {"or": []}, ["a"], {"a": {"$in": ["a"]}}]
+    "value", [{"$gt": ""}, {"$ne": None}, {"$regex": ".*"}, {"or": []}, ["a"], {"a": {"$in": ["a"]}}]
 )
-async def test_operators_in_a_filter_are_plain_values(client: Client, operator: Any) -> None:
+async def test_eq_makes_any_value_of_a_filter_a_plain_value(client: Client, value: Any) -> None:
     await put(client, "1", meta=metadata(mine="a"))
-    await put(client, "2", meta=metadata(mine=operator))
-    assert ids_of(await client.all(config(), filter={"mine": operator})) == ["2"]
-    assert await client.all(config(), filter={"mine": [operator]}) == []
+    await put(client, "2", meta=metadata(mine=value))
+    assert ids_of(await client.all(config(), filter={"mine": {"$eq": value}})) == ["2"]
+    assert await client.all(config(), filter={"mine": [value]}) == []
 
 
 async def test_an_error_about_a_name_contains_no_sql(client: Client) -> None:

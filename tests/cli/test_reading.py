@@ -88,6 +88,9 @@ def test_threads_by_page_and_by_metadata(cli: Cli) -> None:
     assert rest["next"] is None
     found = cli.json("threads", "--where", "user=u1", "--where", "step=3")
     assert [one["thread_id"] for one in found["threads"]] == ["t3"]
+    found = cli.json("threads", "--where", 'user={"$in": ["u1", "u2"]}', "--where", 'step={"$gte": 2}')
+    assert [one["thread_id"] for one in found["threads"]] == ["t3"]
+    assert "$in in the filter of 'user' takes a list" in cli.fail("threads", "--where", 'user={"$in": "u1"}', code=2)
     assert [one["thread_id"] for one in cli.json("threads", "--tenant", "acme")["threads"]] == ["theirs"]
     output = cli("threads", "--limit", "2")
     assert "t4-copy" in output
@@ -104,6 +107,8 @@ def test_a_slow_search_says_how_to_make_it_fast(own_cli: Cli, monkeypatch: pytes
     monkeypatch.setattr(reading, "SLOW", 0.0)
     assert "setup --searchable user or --searchable team" in own_cli(*search)
     assert "--searchable" not in own_cli("threads")
+    assert "--searchable" not in own_cli("threads", "--where", 'user={"$ne": "u2"}')
+    assert "setup --searchable team" in own_cli("threads", "--where", 'user={"$gt": "a"}', "--where", "team=a")
     own_cli("setup", "--searchable", "team")
     assert "--searchable" not in own_cli(*search)
 

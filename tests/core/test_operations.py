@@ -22,6 +22,7 @@ from langgraph_checkpoint_custom import (
 from langgraph_checkpoint_custom.encoding.encode import Encoded, encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, adrive, done, drive
+from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import Key, key_of
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
@@ -93,7 +94,7 @@ def a_checkpoint(**values: Any) -> Checkpoint:
     [
         (lambda d: get_tuple(d, CODEC, next_version, None, Key("t", "", None)), 1),
         (lambda d: get_tuple(d, CODEC, next_version, None, Key("t", "", "id")), 1),
-        (lambda d: list_page(d, CODEC, next_version, first_page("t", "", None, None, {}, 10), {}), 1),
+        (lambda d: list_page(d, CODEC, next_version, first_page("t", "", None, None, 10), ()), 1),
         (lambda d: get_delta_channel_history(d, CODEC, Key("t", "", None), ["a", "b"]), 1),
         (lambda d: get_delta_channel_history(d, CODEC, Key("t", "", None), []), 0),
         (
@@ -103,13 +104,13 @@ def a_checkpoint(**values: Any) -> Checkpoint:
             1,
         ),
         (lambda d: put_writes(d, Key("t", "", "id"), [], None), 0),
-        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {}), 2),
-        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {"a": "1"}), 1),
-        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10, "t"), {"a": "1"}), 1),
-        (lambda d: count_threads(d, CODEC, "", {}), 1),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", (), 10), ()), 2),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", (), 10), wanted({"a": 1})), 1),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", (), 10, "t"), wanted({"a": 1})), 1),
+        (lambda d: count_threads(d, CODEC, "", ()), 1),
         (lambda d: thread_exists(d, "t"), 1),
         (lambda d: runs_of_thread(d, CODEC, "t"), 1),
-        (lambda d: history_page(d, CODEC, first_page("t", None, None, None, {}, 10), {}), 1),
+        (lambda d: history_page(d, CODEC, first_page("t", None, None, None, 10), ()), 1),
         (lambda d: delete_thread(d, "t"), 1),
         (lambda d: delete_for_runs(d, ["r"]), 1),
         (lambda d: delete_for_runs(d, []), 0),
@@ -259,10 +260,10 @@ def test_copy_refuses_a_thread_with_its_own_checkpoints(d: SqlDialect) -> None:
 
 
 def test_threads_are_read_by_age_and_a_filter_switches_to_ids_if_too_few_of_the_newest_match(d: SqlDialect) -> None:
-    page = ThreadPage("z", "", {}, 1)
+    page = ThreadPage("z", "", (), 1)
     metadata = CODEC.dumps({"source": "loop", "thread_id": None}, ("metadata", "", "1"))
     script = Script([[("a", "", "1", None, None, *metadata)]])
-    reply = drive(threads_page(d, CODEC, page, {}), script)
+    reply = drive(threads_page(d, CODEC, page, ()), script)
     assert script.names == [["threads_newest"]]
     (found,) = reply.threads
     assert found.newest.metadata == {"source": "loop", "thread_id": "a"}
@@ -276,7 +277,7 @@ def test_threads_are_read_by_age_and_a_filter_switches_to_ids_if_too_few_of_the_
         ([[[]], [[], []]], [["threads_newest"], recent]),
     ):
         script = Script(*given)
-        drive(threads_page(d, CODEC, page, {}), script)
+        drive(threads_page(d, CODEC, page, ()), script)
         assert script.names == ways
     replies: list[tuple[list[Reply], list[list[str]]]] = [
         ([[[row], []]], [recent]),
@@ -287,7 +288,7 @@ def test_threads_are_read_by_age_and_a_filter_switches_to_ids_if_too_few_of_the_
     ]
     for given, names in replies:
         script = Script(*given)
-        reply = drive(threads_page(d, CODEC, page, {"source": '"input"'}), script)
+        reply = drive(threads_page(d, CODEC, page, wanted({"source": "input"})), script)
         assert script.names == names
         assert (list(reply.threads), reply.after) == ([], page._replace(before="1", thread_below="a"))
 
@@ -297,23 +298,25 @@ def test_filters_that_the_database_cannot_count_are_decided_in_python(d: SqlDial
     rows = [(3, *[None] * 5), *((None, "t", "", "1", *each) for each in metadata)]
     for there, name in (([], "threads_counted"), ([("searchable_user", True, True)], "threads_searched_counted")):
         script = Script([there], [rows])
-        assert drive(count_threads(d, CODEC, "", {"user": '"a"'}), script) == 4
+        assert drive(count_threads(d, CODEC, "", wanted({"user": "a"})), script) == 4
         assert script.names == [["searchable_indexes"], [name]]
     script = Script([rows])
-    assert drive(count_threads(d, CODEC, "t", {"user": '"a"'}), script) == 4
+    assert drive(count_threads(d, CODEC, "t", wanted({"user": "a"})), script) == 4
     assert script.names == [["threads_counted"]]
 
 
 def test_encrypted_keys_are_not_looked_up_in_the_index(d: SqlDialect) -> None:
     hiding = Values(EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef"), clear=["team"])
     there = [("searchable_user", True, True), ("searchable_team", True, True)]
-    for filter, name in (({"user": "1"}, "threads_counted"), ({"user": "1", "team": "2"}, "threads_searched_counted")):
-        script = Script([there], [[]])
-        assert drive(count_threads(d, hiding, "", filter), script) == 0
-        assert script.names == [["searchable_indexes"], [name]]
-        (statement,) = script.round_trips[-1].statements
-        assert isinstance(statement.params, dict)
-        assert statement.params.get("shown") == filter.get("team")
+    script = Script([[]])
+    assert drive(count_threads(d, hiding, "", wanted({"user": 1})), script) == 0
+    assert script.names == [["threads_counted"]]
+    script = Script([there], [[]])
+    assert drive(count_threads(d, hiding, "", wanted({"user": 1, "team": {"$in": [2]}})), script) == 0
+    assert script.names == [["searchable_indexes"], ["threads_searched_counted"]]
+    (statement,) = script.round_trips[-1].statements
+    assert isinstance(statement.params, dict)
+    assert statement.params["shown"] == d.array(["2", "?"])
 
 
 def test_a_label_that_is_taken_is_refused(d: SqlDialect) -> None:

@@ -14,6 +14,7 @@ from langgraph_checkpoint_custom.drivers.postgres_prepared import text_of
 from langgraph_checkpoint_custom.encoding.encode import Encoded
 from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
+from langgraph_checkpoint_custom.model.filter import narrowing, wanted
 from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
@@ -22,37 +23,46 @@ from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.thread_statements import Fork
 from tests.plans.conftest import SHORT
 
-SEARCHED = ThreadPage("\U0010ffff", "", {"run": '"run7-10"'}, 20)
+LOOP = narrowing(wanted({"source": "loop"}), contains=True)
+OPERATORS = narrowing(
+    wanted(
+        {"source": {"$in": ["loop", "fork"], "$gt": "a"}, "step": {"$gte": 0, "$ne": 5}, "user": {"$exists": False}}
+    ),
+    contains=True,
+)
+SEARCHED = ThreadPage("\U0010ffff", "", narrowing(wanted({"run": "run7-10"}), contains=True), 20)
 
 
 def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
     """The cases, with the number of rows that each may read in total."""
-    page = first_page("t0", "", None, "003000", {}, 20)
+    page = first_page("t0", "", None, "003000", 20)
     after = {"thread_id": "t1", "checkpoint_ns": ""}
     return {
         "latest": (d.select_checkpoint(Key("t0", "", None)), 20),
         "by id": (d.select_checkpoint(Key("t0", "", "000123")), 20),
         "put on a parent": (d.insert_checkpoint(a_checkpoint("t7")._replace(replayed=["log"])), 1),
         "list page": (d.select_page(page), 300),
-        "list page, filtered": (d.select_page(page._replace(filter={"source": '"loop"'})), 300),
-        "list page of all threads": (d.select_page(first_page(None, None, None, "000050", {}, 20)), 6_000),
+        "list page, filtered": (d.select_page(page._replace(filter=LOOP)), 300),
+        "list page, filtered by operators": (d.select_page(page._replace(filter=OPERATORS)), 300),
+        "list page of all threads": (d.select_page(first_page(None, None, None, "000050", 20)), 6_000),
         # All namespaces of a thread: every checkpoint of it is read for the order, and none of another thread.
-        "list page of a thread": (d.select_page(first_page("t1", None, None, None, {}, 20)), 600),
+        "list page of a thread": (d.select_page(first_page("t1", None, None, None, 20)), 600),
         "history page": (d.select_records(page), 300),
-        "history page of a thread": (d.select_records(first_page("t1", None, None, None, {}, 20)), 600),
+        "history page of a thread": (d.select_records(first_page("t1", None, None, None, 20)), 600),
         # The long thread's 4,000 are the newest of the store, and then 1,960 threads have the same newest id.
-        "newest threads": (d.select_newest_threads(ThreadPage("\U0010ffff", "", {}, 20), 5_000), 16_000),
-        "threads, from the middle": (d.select_newest_threads(ThreadPage("000100", "t1700", {}, 20), 5_000), 6_000),
+        "newest threads": (d.select_newest_threads(ThreadPage("\U0010ffff", "", (), 20), 5_000), 16_000),
+        "threads, from the middle": (d.select_newest_threads(ThreadPage("000100", "t1700", (), 20), 5_000), 6_000),
         # For each of 1,961 threads: the next one, its first namespace, its newest checkpoint.
-        "threads, filtered": (d.select_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20)), 8_000),
+        "threads, filtered": (d.select_threads(ThreadPage("\U0010ffff", "", LOOP, 20)), 8_000),
+        "threads, filtered by operators": (d.select_threads(ThreadPage("\U0010ffff", "", OPERATORS, 20)), 8_000),
         "threads, recent": (
-            d.select_recent_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20), 5_000),
+            d.select_recent_threads(ThreadPage("\U0010ffff", "", LOOP, 20), 5_000, ["source"]),
             40_000,
         ),
         # The last run of a thread has one checkpoint, which is the thread's newest.
-        "threads, searched": (d.select_searched_threads(SEARCHED, "run"), 10),
-        "count of threads, searched": (d.count_searched_threads(SEARCHED.filter, "run"), 10),
-        "count of threads": (d.count_threads("", {}), 8_000),
+        "threads, searched": (d.select_searched_threads(SEARCHED, "run", ['"run7-10"']), 10),
+        "count of threads, searched": (d.count_searched_threads(SEARCHED.filter, "run", ['"run7-10"']), 10),
+        "count of threads": (d.count_threads("", ()), 8_000),
         "thread exists": (d.thread_exists("t7"), 1),
         "next thread": (d.select_next_thread("t7"), 2),
         "newest id": (d.select_newest_id(Key("t7", "", None)), 1),

@@ -201,7 +201,7 @@ def test_postgres_reads_no_more_than_a_page_of_a_thread(
 ) -> None:
     """A generic plan takes the range of a page for a few rows, which it would read completely and sort."""
     (statement,) = (
-        PostgresDialect("langgraph_checkpoint").select_page(first_page("t1", "", None, None, {}, limit)).statements
+        PostgresDialect("langgraph_checkpoint").select_page(first_page("t1", "", None, None, limit)).statements
     )
     with connected(postgres_threads_by_turns, owner=owner) as connection:
         for generic in (False, True):

@@ -111,7 +111,8 @@ ORDER BY last, checkpoint_id DESC, thread_id DESC
 -- differs: not MATERIALIZED, so that each server counts its own heads.
 , decided AS NOT MATERIALIZED (
     SELECT heads.*, NOT EXISTS (
-        SELECT FROM jsonb_object_keys(%(filter)s::jsonb) AS f (key) WHERE heads.metadata_filter ->> f.key IS NULL
+        SELECT FROM jsonb_to_recordset(%(filter)s::jsonb) AS f (key text) WHERE
+        -- include: value_is_unknown
     ) AS is_decided
     FROM heads
 )

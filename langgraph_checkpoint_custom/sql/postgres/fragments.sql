@@ -1,15 +1,26 @@
 -- What statements of several files include.
 
+-- fragment: value_is_unknown
+-- The projection does not have the value of a condition's key.
+metadata_filter ->> f.key IS NULL AND metadata_filter ?| ARRAY[f.key, '*']
+
 -- fragment: matches_filter
--- The metadata may match: each key of the filter has the value that is asked for, or one that the projection does not
--- have.
-AND (%(filter)s = '{}' OR NOT EXISTS (
-    SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
-    WHERE f.value <> CASE
-        WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
-        WHEN metadata_filter ? '*' THEN f.value
-        ELSE 'null'
-    END
+-- The metadata may match: the value of each condition's key fulfils it, or the projection does not have the value. See
+-- `narrowing` in `model/filter.py`.
+AND (%(filter)s = '[]' OR NOT EXISTS (
+    SELECT FROM jsonb_to_recordset(%(filter)s::jsonb) AS f (
+        key text, among boolean, texts jsonb, low text, high text, least numeric, most numeric
+    )
+    WHERE CASE
+        WHEN
+            -- include: value_is_unknown
+            THEN true
+        WHEN f.texts IS NOT NULL THEN f.among = f.texts ? coalesce(metadata_filter ->> f.key, '')
+        WHEN f.low IS NOT NULL THEN position('\' IN metadata_filter ->> f.key) > 0
+            OR (metadata_filter ->> f.key) COLLATE "C" BETWEEN f.low AND f.high
+        WHEN metadata_filter ->> f.key ~ '^[-0-9]'
+            THEN (metadata_filter ->> f.key)::numeric BETWEEN f.least AND f.most
+    END IS NOT TRUE
     OFFSET 0
 ))
 

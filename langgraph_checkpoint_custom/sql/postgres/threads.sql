@@ -72,7 +72,7 @@ WITH RECURSIVE found (thread_id, top) AS (
 -- newest.
 WITH candidates AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM langgraph_checkpoint.searched_key
-    WHERE tenant = %(tenant)s AND shown IN (%(shown)s, '?') AND NOT hidden
+    WHERE tenant = %(tenant)s AND shown = ANY (%(shown)s::text[]) AND NOT hidden
     GROUP BY thread_id, checkpoint_ns
 )
 
@@ -103,7 +103,8 @@ ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(limit)s
 -- The number of heads that match for certain, and a row for each head for which only the metadata itself decides.
 , decided AS MATERIALIZED (
     SELECT heads.*, NOT EXISTS (
-        SELECT FROM jsonb_object_keys(%(filter)s::jsonb) AS f (key) WHERE heads.metadata_filter ->> f.key IS NULL
+        SELECT FROM jsonb_to_recordset(%(filter)s::jsonb) AS f (key text) WHERE
+        -- include: value_is_unknown
     ) AS is_decided
     FROM heads
 )

@@ -1,15 +1,31 @@
 -- What statements of several files include.
 
+-- fragment: value_is_unknown
+-- The projection does not have the value of a condition's key.
+m.value IS NULL AND (m.key IS NOT NULL OR EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*'))
+
 -- fragment: matches_filter
--- The metadata may match: each key of the filter has the value that is asked for, or one that the projection does not
--- have.
-AND (:filter = '{}' OR NOT EXISTS (
-    SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
-    WHERE f.value <> CASE
-        WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
-        WHEN EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*') THEN f.value
-        ELSE 'null'
-    END
+-- The metadata may match: the value of each condition's key fulfils it, or the projection does not have the value. See
+-- `narrowing` in `model/filter.py`. The conditions and all their texts are read once. SQLite looks up a text in these by an
+-- index, and would compare a pair with each.
+AND (:filter = '[]' OR NOT EXISTS (
+    WITH f AS MATERIALIZED (
+        SELECT
+            key AS number, value ->> 'key' AS key, value ->> 'among' AS among, value ->> 'low' AS low,
+            value ->> 'high' AS high, value ->> 'least' AS least, value ->> 'most' AS most
+        FROM json_each(:filter)
+    )
+    SELECT 1 FROM f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
+    WHERE CASE
+        WHEN
+            -- include: value_is_unknown
+            THEN true
+        WHEN f.among IS NOT NULL THEN f.among = (f.number || ':' || coalesce(m.value, '') IN (
+            SELECT c.key || ':' || t.value FROM json_each(:filter) AS c CROSS JOIN json_each(c.value, '$.texts') AS t
+        ))
+        WHEN f.low IS NOT NULL THEN instr(m.value, '\') > 0 OR m.value BETWEEN f.low AND f.high
+        WHEN m.value GLOB '[-0-9]*' THEN CAST(m.value AS REAL) BETWEEN f.least AND f.most
+    END IS NOT TRUE
 ))
 
 -- fragment: newest_of_namespace

@@ -73,7 +73,7 @@ WITH candidates AS MATERIALIZED (
                 AND json_type(metadata_filter, '$."*"') IS NULL THEN 'null'
             ELSE '?'
         END
-    ) IN (:shown, '?') AND NOT hidden
+    ) IN (SELECT value FROM json_each(:shown)) AND NOT hidden
     GROUP BY thread_id, checkpoint_ns
 )
 
@@ -101,8 +101,9 @@ ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :limit
 -- The number of heads that match for certain, and a row for each head for which only the metadata itself decides.
 , decided AS MATERIALIZED (
     SELECT *, NOT EXISTS (
-        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(heads.metadata_filter) AS m ON m.key = f.key
-        WHERE m.value IS NULL
+        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.value ->> 'key'
+        WHERE
+        -- include: value_is_unknown
     ) AS is_decided
     FROM heads
 )
