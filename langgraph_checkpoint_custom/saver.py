@@ -36,8 +36,8 @@ from langgraph_checkpoint_custom.encoding.encode import (
     encode_writes,
     run_of,
 )
-from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
 from langgraph_checkpoint_custom.encoding.in_place import encode_unchanged
+from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
 from langgraph_checkpoint_custom.encoding.serde import Allowed, OnInexact, OnLoad, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
 from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation, afollow, done, follow
@@ -138,8 +138,10 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         exclude_metadata: Metadata keys that are not stored. LangGraph makes metadata of each text and number in
             `configurable` and `metadata` of a config, also of a token. Without encryption, the log names once each key
             that looks like a secret.
-        strict: Whether to read only objects of types that are known to be safe, and of the types in `allow`. Without
-            it, anyone who can write to the database can have any constructor called with any arguments.
+        strict: Whether to read only objects of types that are known to be safe, of those with a registered codec, and
+            of the types in `allow`. It restricts the `JsonPlusSerializer` that you pass as `serde`, also the one inside
+            an `EncryptedSerializer`. Without it, anyone who can write to the database can have any constructor called
+            with any arguments.
         allow: Further types for `strict`, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
         on_unreadable: What to do with a stored object that cannot be restored, because its class has changed or because
             `strict` does not allow it. "raise" raises `CorruptCheckpoint`. "raw" returns the stored data of the object,
@@ -176,8 +178,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             with the saver; of many processes, one sweeps at a time. See `sweep`.
 
     Raises:
-        ConfigError: `allow` is given without `strict=True`, or `on_load` with a serializer that would not use it, or
-            `exclude_metadata` has a key that is needed, such as `step`.
+        ConfigError: `allow` is given without `strict=True`, or `on_load` or `strict` with a serializer that would not
+            use it, or `exclude_metadata` has a key that is needed, such as `step`.
     """
 
     def __init__(

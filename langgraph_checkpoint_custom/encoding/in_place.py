@@ -2,8 +2,8 @@
 
 Must not know: SQL, connections.
 
-Two values are the same if they have the same bytes, or would have after both were read: a tuple is read as a list. The
-order of a set does not matter, since reading a set may change it. Nor does it matter whether a value is in a delta
+Two values are the same if they have the same bytes, or would have after both were read. The order of a set does not
+matter, since reading a set may change it. Nor does it matter whether a value is in a delta
 snapshot, because the type of a channel may have changed.
 """
 

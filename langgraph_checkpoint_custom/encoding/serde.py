@@ -10,9 +10,14 @@ back as its stored data with both.) They also differ if an object would not come
 stores something similar; this serializer raises, or does the same and logs it. Serializers other than
 `JsonPlusSerializer` are used as they are.
 
-Outside of objects, types that msgpack cannot represent come back as the closest type, as in LangGraph: a tuple as a
-list; a subclass of dict, list, str, int or float as that type; a nested bytearray and any memoryview as bytes; a dict
-key that is an enum, a UUID or a datetime as its value or text; an exception as its text.
+`JsonPlusSerializer` reads what this serializer writes as far as it can: a tuple and an object of `leaves.py` that its
+class creates from its parts come back as they were. If its allowlist forbids that, they come back as their parts, such
+as a list for a tuple. Of other objects of `leaves.py` it always returns the parts.
+
+These come back as the closest type, as in LangGraph: a subclass of dict, list, str, int or float as that type; outside
+of objects, a bytearray inside a value and a dict key that is an enum, a UUID or a datetime; any memoryview; an
+exception as its text. To find these keys and bytearrays, each value would have to be searched before msgpack
+encodes it.
 """
 
 from __future__ import annotations
@@ -53,7 +58,7 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     held,
 )
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS, Leaf, codec_named, codec_of, is_leaf, leaf_named
-from langgraph_checkpoint_custom.encoding.objects import Packer, cause_of, said_by, secret_in_clear
+from langgraph_checkpoint_custom.encoding.objects import Packer, cause_of, is_empty, said_by, secret_in_clear
 from langgraph_checkpoint_custom.encoding.restored import changed, find, make
 from langgraph_checkpoint_custom.encoding.restored_messages import made
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
@@ -196,7 +201,7 @@ class _WithoutSecrets(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         """Refuse a secret, and leave other objects to pickle."""
-        if is_secret(type(obj)):
+        if is_secret(type(obj)) and not is_empty(obj):
             raise secret_in_clear(type(obj))
         return NotImplemented
 

@@ -178,9 +178,8 @@ def _given(key: str, value: Any) -> str:
 
 
 def _kind(text: str | None) -> type | None:
-    """The type of the value of a canonical text, if values of that type have an order."""
-    first = (text or "null")[0]
-    return str if first == '"' else float if first in "-0123456789" else None
+    """The type of a canonical text that has an order."""
+    return None if not text else str if text[0] == '"' else float if text[0] in "-0123456789" else None
 
 
 def projected_keys(keys: Iterable[str]) -> list[str]:

@@ -176,7 +176,7 @@ def users(url: str, *before: str, where: str = "true") -> list[str]:
     """The users that the view shows after the statements `before`."""
     with psycopg.connect(url) as connection:
         for statement in before:
-            connection.execute(statement)  # type: ignore[arg-type]
+            connection.execute(statement)
         query = f"SELECT metadata ->> 'user' FROM langgraph_checkpoint.checkpoints_readable WHERE {where}"
         return [user for (user,) in connection.execute(query.encode())]
 

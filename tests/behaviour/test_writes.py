@@ -65,7 +65,7 @@ async def test_tasks_namespaces_and_threads_have_separate_writes(client: Client)
             await client.put_writes(where, [("a", (task, number))], task)
     for number, where in enumerate(configs):
         found = await get(client, where)
-        assert found.pending_writes == [(task, "a", [task, number]) for task in ("x", "y")]
+        assert found.pending_writes == [(task, "a", (task, number)) for task in ("x", "y")]
 
 
 async def test_writes_may_arrive_before_their_checkpoint(client: Client) -> None:

@@ -263,7 +263,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "lambda": (lambda: None, "define it at the top level of a module"),
     "method": (Plain(1).length.bit_length, "define it at the top level"),
     "method of an object": (Point(1).__eq__, "store the object that it belongs to"),
-    "generator": ((each for each in ()), r"store list\(…\) of it"),
+    "generator": ((each for each in [1]), r"store list\(…\) of it"),
     "iterator": (iter([]), r"store list\(…\) of it"),
     "keys": ({}.keys(), r"store list\(…\) of it"),
     "lock": (threading.Lock(), "create it where it is used"),

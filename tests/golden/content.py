@@ -148,7 +148,7 @@ def _write_deltas(saver: CheckpointSaver) -> None:
     for step in range(5):
         values: dict[str, Any] = {"plain": [step]} | ({"delta": _DeltaSnapshot([step])} if step == 1 else {})
         versions: ChannelVersions = {"plain": f"{step + 1:032}.1", "delta": f"{step + 1:032}.2"}
-        meta = metadata(step, **({} if step == 1 else {"counters_since_delta_snapshot": {"delta": (1, 1)}}))
+        meta = metadata(step, **({} if step == 1 else {"counters_since_delta_snapshot": {"delta": [1, 1]}}))
         where = saver.put(where, checkpoint(str(step), values, versions), meta, versions)
         saver.put_writes(where, [("delta", step)], f"task {step}")
     saver.prune(["deltas"])

@@ -68,7 +68,7 @@ def put(
         channels[LOG] = f"{number:032d}.{0:016d}"
         new = [*new, LOG]
         if LOG not in values:
-            metadata["counters_since_delta_snapshot"] = {LOG: (1, 1)}
+            metadata["counters_since_delta_snapshot"] = {LOG: [1, 1]}
     location: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}
     if parent is not None:
         location["checkpoint_id"] = id_of(parent)

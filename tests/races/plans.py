@@ -356,7 +356,7 @@ class Plan:
         if root is not None:
             metadata["parents"] = {"": root.checkpoint_id}
         if counters:
-            metadata["counters_since_delta_snapshot"] = counters
+            metadata["counters_since_delta_snapshot"] = {channel: [*pair] for channel, pair in counters.items()}
         if self._chance(0.7):
             metadata["run_id"] = self._random.choice(RUNS)
         location: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}

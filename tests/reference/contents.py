@@ -46,6 +46,7 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
                 "WaitingThread": ("threads.md", "saver.interrupts("),
                 "OperationEvent": ("observing.md", "OperationEvent"),
                 "log_slow_operations": ("observing.md", "log_slow_operations("),
+                "register_codec": ("options.md", "register_codec("),
             },
         ),
         (f"{PACKAGE}.otel", {"instrumentation": ("observing.md", "instrumentation()")}),

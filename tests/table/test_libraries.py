@@ -190,8 +190,8 @@ def polars_values() -> dict[str, Any]:
 def same_in_polars(one: Any, two: Any) -> bool:
     pl = module("polars")
     if isinstance(one, pl.DataFrame):
-        return one.schema == two.schema and one.equals(two, null_equal=True)
-    return (one.name, one.dtype) == (two.name, two.dtype) and one.equals(two, null_equal=True)
+        return one.schema == two.schema and bool(one.equals(two, null_equal=True))
+    return (one.name, one.dtype) == (two.name, two.dtype) and bool(one.equals(two, null_equal=True))
 
 
 def arrow_values() -> dict[str, Any]:

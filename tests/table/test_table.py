@@ -10,6 +10,9 @@ from tests.table.document import SAME, read, rows_of, text_of
 from tests.table.measuring import empty_stores, measure
 from tests.table.values import GROUPS
 
+# Stored in clear by LangGraph's savers; ours wants encryption or a codec.
+SECRETS = ("`SecretStr`", "`SecretBytes`", "pydantic 1: `SecretStr`")
+
 
 def test_the_document_has_the_measurements() -> None:
     rows, measured_with, text = read()
@@ -26,4 +29,7 @@ def test_the_measurements_are_still_right(postgres_dsn: str, tmp_path: Path) -> 
     assert {kind for kind, _ in found} >= {kind.name for kind in GROUPS if not kind.package}
     for name, (sqlite, postgres, ours) in found.items():
         assert measured["ours postgres"][name].text == ours, name
+        if name[1] in SECRETS:
+            assert ours == "refused", name
+            continue
         assert ours == SAME if SAME in (sqlite, postgres) else ours.startswith((SAME, "changed: ", "refused")), name

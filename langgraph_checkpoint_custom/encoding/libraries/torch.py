@@ -6,6 +6,7 @@ another one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +15,7 @@ from langgraph_checkpoint_custom.encoding.leaves import called, rebuilt
 
 torch: Any = import_module("torch")
 
-_REFUSED = {
+_REFUSED: dict[str, Callable[[Any], bool]] = {
     "is on another device; store tensor.cpu()": lambda o: o.device.type != "cpu",
     "is not of the ordinary layout; store tensor.to_dense()": lambda o: o.layout is not torch.strided,
     "is quantized; store tensor.dequantize()": lambda o: o.is_quantized,

@@ -6,8 +6,8 @@ m.value IS NULL AND (m.key IS NOT NULL OR EXISTS (SELECT 1 FROM json_each(metada
 
 -- fragment: matches_filter
 -- The metadata may match: the value of each condition's key fulfils it, or the projection does not have the value. See
--- `narrowing` in `model/filter.py`. The conditions and all their texts are read once. SQLite looks up a text in these by an
--- index, and would compare a pair with each.
+-- `narrowing` in `model/filter.py`. The conditions and all their texts are read once. SQLite looks up a text in these by
+-- an index, and would compare a pair with each.
 AND (:filter = '[]' OR NOT EXISTS (
     WITH f AS MATERIALIZED (
         SELECT
