@@ -509,7 +509,8 @@ class SaverMachine(RuleBasedStateMachine):
         if key.checkpoint_ns and roots and not rarely(data):
             metadata["parents"] = {"": data.draw(st.sampled_from(sorted(roots, reverse=True)))}
         if counters:
-            metadata["counters_since_delta_snapshot"] = counters
+            # Lists, since InMemorySaver returns a tuple as a list.
+            metadata["counters_since_delta_snapshot"] = {channel: [*pair] for channel, pair in counters.items()}
         if data.draw(st.booleans()):
             metadata["run_id"] = data.draw(st.sampled_from(self.runs))
         if data.draw(st.booleans()):
