@@ -80,6 +80,11 @@ def merge_metadata(config: RunnableConfig, metadata: CheckpointMetadata, codec: 
                 merged[key] = value
                 if kind == "secret" and codec and value and isinstance(value, str):
                     _warn_if_clear(key, codec)
+    counters = merged.get("counters_since_delta_snapshot")
+    if isinstance(counters, dict):  # LangGraph makes tuples of them, and expects lists, which its own savers return.
+        merged["counters_since_delta_snapshot"] = {
+            channel: [*each] if type(each) is tuple else each for channel, each in counters.items()
+        }
     return merged
 
 
