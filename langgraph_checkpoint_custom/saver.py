@@ -13,6 +13,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,16 @@ from langgraph_checkpoint_custom.encoding.encode import (
 )
 from langgraph_checkpoint_custom.encoding.serde import Allowed, OnInexact, OnLoad, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
-from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation, afollow, done, follow
+from langgraph_checkpoint_custom.engine.operation import (
+    OFFLOAD_BYTES,
+    Driver,
+    Offload,
+    Operation,
+    Row,
+    afollow,
+    done,
+    follow,
+)
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.filter import wanted
@@ -72,9 +82,11 @@ from langgraph_checkpoint_custom.operations.read import (
     Note,
     PageReply,
     Reading,
+    build_tuple,
     get_tuple,
     get_tuple_to_write,
     list_page,
+    size_of,
 )
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
 from langgraph_checkpoint_custom.operations.searchable import make_searchable, missing_searchable
@@ -333,7 +345,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Source: BaseCheckpointSaver.put.
         """
         encoded = done(self._encoded(config, checkpoint, metadata, new_versions))
-        return self._stored(self._driver.run(self._put(encoded)))
+        if self._is_form(encoded):
+            self._driver.send(self._dialect.put_form, self._dialect.put_params(encoded.row))
+        else:
+            encoded = self._driver.run(self._put(encoded))
+        return self._stored(encoded)
 
     async def aput(
         self,
@@ -346,7 +362,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         encoded = self._encoded(config, checkpoint, metadata, new_versions)
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
-        return self._stored(await self._driver.arun(self._put(encoded)))
+        if self._is_form(encoded):
+            await self._driver.asend(self._dialect.put_form, self._dialect.put_params(encoded.row))
+        else:
+            encoded = await self._driver.arun(self._put(encoded))
+        return self._stored(encoded)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -368,8 +388,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             special ones (errors, interrupts, resumes, scheduled tasks) the last.
         Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
         """
-        encoded = done(encode_writes(self._codec, config, writes, task_id, task_path))
-        self._driver.run(put_writes(self._dialect, *encoded))
+        key, rows, claim = done(encode_writes(self._codec, config, writes, task_id, task_path))
+        if (form := self._dialect.writes_form(len(rows))) and claim is None and self._dialect.sends_forms:
+            self._driver.send(form, self._dialect.writes_params(key, rows))
+        else:
+            self._driver.run(put_writes(self._dialect, key, rows, claim))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -378,7 +401,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         encoded = encode_writes(self._codec, config, writes, task_id, task_path)
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
-        await self._driver.arun(put_writes(self._dialect, *encoded))
+        key, rows, claim = encoded
+        if (form := self._dialect.writes_form(len(rows))) and claim is None and self._dialect.sends_forms:
+            await self._driver.asend(form, self._dialect.writes_params(key, rows))
+        else:
+            await self._driver.arun(put_writes(self._dialect, key, rows, claim))
 
     # Reading
 
@@ -398,13 +425,18 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """
         if self._concurrent_writers == "reject":
             return self._note(config, self._driver.run(get_tuple_to_write(*self._asked(config))))
-        return self._driver.run(get_tuple(*self._asked(config)))
+        if not self._dialect.sends_forms:
+            return self._driver.run(get_tuple(*self._asked(config)))
+        return done(self._read(self._driver.send(*self._dialect.read_form(key_of(config)))))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
         if self._concurrent_writers == "reject":
             return self._note(config, await self._driver.arun(get_tuple_to_write(*self._asked(config))))
-        return await self._driver.arun(get_tuple(*self._asked(config)))
+        if not self._dialect.sends_forms:
+            return await self._driver.arun(get_tuple(*self._asked(config)))
+        found = self._read(await self._driver.asend(*self._dialect.read_form(key_of(config))))
+        return await self._driver.aoffload(found) if isinstance(found, Offload) else found
 
     def list(
         self,
@@ -700,6 +732,23 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         codec, key = self._codec, own_key_of(config)
         before = self._recent.of(self._stored_key(key), codec.cipher)
         return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
+
+    def _is_form(self, encoded: Encoded) -> bool:
+        """Whether one statement stores a checkpoint, and there is nothing to check."""
+        return (
+            encoded.is_one_row
+            and not encoded.replayed
+            and self._concurrent_writers == "allow"
+            and self._dialect.sends_forms
+        )
+
+    def _read(self, reply: Sequence[Row]) -> CheckpointTuple | Offload | None:
+        """Build the checkpoint that a driver has read, or return what builds a large one."""
+        dialect, codec = self._dialect, self._codec
+        rows = dialect.rows(reply)
+        size = size_of(rows)
+        build = partial(build_tuple, dialect, codec, self.get_next_version, self._recent.note, rows)
+        return build() if size < OFFLOAD_BYTES else Offload(size, build)
 
     def _put(self, encoded: Encoded) -> Operation[Encoded]:
         return put(self._dialect, encoded, only_newest=self._must_be_newest(encoded))

@@ -83,7 +83,7 @@ def location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
             return what.row.thread_id, what.row.checkpoint_ns
         if isinstance(what, (Key, Page)):
             return what.thread_id, what.checkpoint_ns
-    return arguments.get("thread_id", arguments.get("source")), None
+    return arguments.get("thread_id", arguments.get("source")), arguments.get("checkpoint_ns")
 
 
 def _size(argument: Any) -> int:

@@ -23,7 +23,7 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
     Round trips: 1; on SQLite, where they do not cross a network, 2 if it refers to blobs, has a claim or must be the
         newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
         the run continued; the value is then stored again from the checkpoint itself. One more if a `DeltaChannel` needs
-        the parent and it does not exist, three more if it is hidden. One more on PostgreSQL if the checkpoint exists.
+        the parent and it does not exist, three more if it is hidden.
     Rows: one checkpoint, one blob for each new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces the checkpoint.
     Raises: ClaimLost if it has a claim that is not held any more; CheckpointConflict with `only_newest` if the parent
@@ -31,9 +31,9 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         ancestor of it, and that was pruned or deleted.
     Source: BaseCheckpointSaver.put.
     """
-    if encoded.is_one_row and not only_newest:
-        (stored,) = yield d.insert_checkpoint(encoded)
-        if stored or (d.replaces and not encoded.replayed):
+    if encoded.is_one_row and encoded.replayed and not only_newest:
+        (stored,) = yield d.insert_checkpoint_on_parent(encoded.row)
+        if stored:
             return encoded
     needs_other_rows = encoded.references or encoded.replayed or encoded.claim or only_newest
     if not needs_other_rows and (rest := d.store_checked(encoded, ())):  # On PostgreSQL, put_checkpoint stores it.

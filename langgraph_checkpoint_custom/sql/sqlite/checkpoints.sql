@@ -8,7 +8,6 @@ INSERT INTO checkpoints (
 )
 
 -- fragment: replace_checkpoint
--- differs: a part of put_checkpoint in postgres/.
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     parent_id = excluded.parent_id, root_id = excluded.root_id, run_id = excluded.run_id,
     format = excluded.format, hidden = 0, inline_channels = excluded.inline_channels,
@@ -18,15 +17,13 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     metadata_filter = excluded.metadata_filter
 
 -- name: insert_checkpoint
--- A checkpoint that refers to no other rows.
--- differs: one that exists is replaced, so there is no row to say that it was stored. Parameters go by position.
+-- A checkpoint that refers to no other rows. Parameters go by position.
 -- include: into_checkpoints
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- include: replace_checkpoint
 
 -- name: insert_checkpoint_on_parent
 -- insert_checkpoint for one whose parent has to exist and not to be hidden. A row says that it was stored.
--- differs: one that exists is replaced.
 -- include: into_checkpoints
 SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 WHERE EXISTS (
@@ -202,7 +199,7 @@ WHERE likelihood(p.format < 4, 0.00001)
 -- name: page_latest
 WITH page AS MATERIALIZED (
     -- include: keys_of_checkpoints
-    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
+    WHERE thread_id = ? AND checkpoint_ns = ? AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
 -- include: blobs_of_one
@@ -212,7 +209,7 @@ WITH page AS MATERIALIZED (
 -- differs: not materialized, because looking the row up again costs less than storing it.
 WITH page AS NOT MATERIALIZED (
     -- include: keys_of_checkpoints
-    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 )
 -- include: blobs_of_one
 -- include: rows_of_page
