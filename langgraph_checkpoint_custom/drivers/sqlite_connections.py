@@ -1,14 +1,17 @@
 """The connections to a SQLite file: one for writes, others for reads. They are opened on first use.
 
-The first connection creates and migrates the file. Each read borrows a connection of its own, so reads neither wait for
-the writer nor for each other. `:memory:` has one connection for everything, which may be the caller's.
+The first connection creates and migrates the file. One lock guards the writer: it is used by the OS thread that has the
+lock. A read borrows a connection, and so waits neither for the writer nor for other reads. `:memory:` has one
+connection for everything, which may be the caller's.
 
-Must not know: the write queue, workers.
+An interrupt (Ctrl-C) may come after any call, and only the lock of a `with` is released in every case. So a transaction
+that an interrupt left open is ended by the call that takes the lock next.
+
+Must not know: statements, workers.
 """
 
 from __future__ import annotations
 
-import gc
 import itertools
 import math
 import os
@@ -34,19 +37,21 @@ from langgraph_checkpoint_custom.errors import (
     StorageError,
     closed,
 )
+from langgraph_checkpoint_custom.forks import LONGEST, UNDERWAY, wait_for_fork
 
 T = TypeVar("T")
 
 # Seconds. SQLite counts them in milliseconds with 31 bits, and does not wait at all for more than that.
 LONGEST_WAIT = 2_147_483.0
 OLDEST = (3, 38, 0)  # 3.37 introduced STRICT tables, 3.38 the operator ->>.
-SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
-# Seconds that a fork waits for running reads; those that have not ended by then fail.
-FORK_WAITS = 5.0
+# Seconds from one look whether the file is still at its path to the next. A look takes a tenth of the time of a read.
+LOOKS = 1.0
 # Maximum number of idle connections for reads; each has two open files.
 IDLE = 32
 # How often opening is tried after the errors in `UNSETTLED`: half a second in all, because a broken disk stays broken.
 OPENINGS = 10
+# The parent's connections that a fork could not close. To close them in the child could delete the parent's WAL.
+_OF_PARENT: list[object] = []
 
 
 class SqliteConnections:
@@ -63,9 +68,7 @@ class SqliteConnections:
         given: The caller's connection to `path`. For ":memory:" it is the only connection.
 
     Attributes:
-        lock: Guards the writer, and opening and closing.
         shared: Whether one connection is used for everything.
-        given: The caller's connection, if it is that one.
         held: The open connections.
     """
 
@@ -88,8 +91,6 @@ class SqliteConnections:
             raise ConfigError('the path of the SQLite file is empty; for a store in memory it is ":memory:"')
         if "\0" in path:
             raise ConfigError(f"the path of the SQLite file contains a NUL character: {path!r}")
-        if synchronous.upper() not in SYNCHRONOUS:
-            raise ConfigError(f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
         if not busy_timeout >= 0:
             raise ConfigError(f"busy_timeout must be 0 or more seconds, not {busy_timeout!r}")
         if read_only and path == ":memory:":
@@ -99,123 +100,171 @@ class SqliteConnections:
         with suppress(OSError):  # The process may have changed its directory when the file is opened.
             if not self.shared and not os.path.isabs(path):
                 self.path = os.path.join(os.getcwd(), path)
-        self.given = given if self.shared else None
-        self.lock = threading.Lock()
         self.held = Held()
         self.read_only = read_only
+        self._given = given if self.shared else None
         self._of_caller = given is not None
-        self._of_parent = False  # Whether this process was forked from the one with the caller's connection.
+        self._of_parent = False  # Whether this process was forked from the one with an open connection.
         self._check = check
         self._setup = setup
-        self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
-        self._current_timeout = self._busy_timeout  # The writer's current `busy_timeout`.
         self._synchronous = synchronous.upper()
-        self._finalizer = weakref.finalize(self, _close_in_the_end, self.held, self.lock)
-        if not self.given:  # The caller closes what the caller has opened.
+        self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
+        self._writer_timeout = self._busy_timeout  # The writer's current `busy_timeout`.
+        self._gave_up_at = -math.inf  # When a call last waited for another process for too long.
+        self._looks_at = math.inf if self.shared else -math.inf  # When to look again for the file.
+        self._owner = 0  # The OS thread that has the lock, or 0.
+        weakref.finalize(self, _close_in_the_end, self.held)
+        if not self._given:  # The caller closes what the caller has opened.
             weakref.finalize(self, _warn_if_open, self.held, self.path).atexit = False  # Called before the other one.
 
-    def before_fork(self) -> None:
-        """Close the file: SQLite's locks belong to a process and do not survive a fork. The caller holds the lock."""
-        if self.shared:
-            return
-        deadline = time.monotonic() + FORK_WAITS
-        # Without a writer, new reads wait for the lock. The ones that still run are polled: a condition that each read
-        # would have to notify would cost every read something, and forks are rare.
-        writer, self.held.writer = self.held.writer, None
-        self.held.close_idle()
-        while self.held.readers and time.monotonic() < deadline:
-            time.sleep(0.001)  # Polled, see above; a small read takes less.
-            self.held.close_idle()
-            gc.collect()  # Finds reads that were interrupted before they could close.
-        self.held.close_readers()
-        if writer is not None:
-            writer.close()
+    # Using connections
 
-    def after_fork(self) -> None:
-        """Start over in the child, which opens the file again when it is needed."""
-        self.held.readers.clear()
-        if self._of_caller:  # That connection is open in the child, too, which can use neither it nor its file.
-            self.held.writer = None
-            self._of_parent = True
+    @property
+    def busy(self) -> bool:
+        """Whether a read should use a connection of its own."""
+        return self.held.lock.locked() and not self.shared
 
-    def writer(self, operation: str) -> sqlite3.Connection:
-        """Return the writer connection, with current tables; the caller holds the lock."""
-        if self.held.writer is None:
-            if self.held.closed:
-                raise closed()
-            self.check_location(operation)  # A fork has closed it; no new file is created in its place.
+    def writing(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
+        """Call `work` with the writer, under the lock; `since` is when the operation began to wait."""
+        owner = threading.get_ident()
+        if self._owner == owner:
+            self.check_not_within()
+        with self.held.lock:
+            self._owner = owner
             try:
-                self.held.writer = self._retry(self._open, UNSETTLED, OPENINGS)
+                return work(self._writer(operation, since), *args)
             except sqlite3.Error as error:
                 raise self.wrapped(error, operation) from error
-            self.held.location = _location(self.path)
-            self._current_timeout = self._busy_timeout
-        return self.held.writer
+            finally:
+                self._owner = 0
 
-    def wait_at_most(self, waited: float) -> None:
-        """Let the writer wait for other processes for the rest of `busy_timeout` after `waited` seconds."""
-        timeout = self._busy_timeout
-        if waited > timeout / 10:
-            timeout = max(timeout - waited, 0)
-        if timeout != self._current_timeout and self.held.writer is not None:
-            self.held.writer.execute(f"PRAGMA busy_timeout = {round(timeout * 1000)}")
-            self._current_timeout = timeout
-
-    def lend(self, operation: str) -> sqlite3.Connection | None:
-        """Lend a read connection, which no other call uses until `take_back`; None if `writer` has to open the file."""
-        self.check_location(operation)
+    def reading(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
+        """Call `work` with a connection for reads, which no other call uses in the meantime."""
+        if self.shared:
+            return self.writing(operation, since, work, *args)
+        if since >= self._looks_at:
+            self._look(operation)
+        held, this = self.held, object()
         try:
-            connection: sqlite3.Connection | None = self.held.idle.pop()
-        except IndexError:
-            connection = self._new_reader(operation)
-        if connection is not None and self.held.writer is None:
-            self.held.drop(connection)  # A fork holds the lock and waits until no reader is left.
-            return None
-        return connection
-
-    def _new_reader(self, operation: str) -> sqlite3.Connection | None:
-        opening = _Opening()
-        self.held.readers.add(opening)
-        try:
-            if self.held.writer is None:
-                return None
-            connection = self.connect(read_only=True)
-            self.held.readers.add(connection)
+            held.reads.add(this)
+            while held.writer is None:
+                held.reads.discard(this)  # A fork waits until nothing reads.
+                self.writing(operation, since, lambda writer: None)  # Opens the file.
+                held.reads.add(this)
+            connection = held.idle_reader() or self.connect(read_only=True)
+            try:
+                found = work(connection, *args)
+            except BaseException:  # After an interrupt, it may still read an old snapshot.
+                connection.close()
+                raise
+            held.take_back(connection)
+            return found
         except sqlite3.Error as error:
             raise self.wrapped(error, operation) from error
         finally:
-            self.held.readers.discard(opening)  # An error may keep this frame alive for long.
-        return connection
+            held.reads.discard(this)
 
-    def take_back(self, connection: sqlite3.Connection) -> None:
-        """Take a read connection back."""
-        if len(self.held.idle) < IDLE:
-            self.held.idle.append(connection)
-        else:
-            self.held.drop(connection)
-        if self.held.closed:
-            self.held.close_idle()
+    def check_not_within(self) -> None:
+        """Raise a ConfigError if this OS thread has the lock: a signal handler would wait for itself."""
+        if self._owner == threading.get_ident() and self.held.lock.locked():
+            raise ConfigError(
+                "the saver was called during another call in the same OS thread, for example by a signal handler, and "
+                "would deadlock; nothing was done. Let the handler record what to do, and do it after that call"
+            )
 
-    def check_location(self, operation: str) -> None:
-        """Raise a StorageError if the open file is no longer at its path: nobody would find what is stored in it."""
-        opened = self.held.location
-        if opened is None or self.shared or opened == _location(self.path):
+    def close(self) -> None:
+        """Close everything."""
+        with self.held.lock:
+            self.held.close()
+
+    def before_fork(self) -> None:
+        """Close the file: SQLite's locks belong to a process and do not survive a fork.
+
+        What cannot be closed in time, or because this OS thread is using it, is refused in the child.
+        """
+        ends = time.monotonic() + LONGEST
+        owner, lock = threading.get_ident(), self.held.lock
+        if self.shared or self._owner == owner or not lock.acquire(timeout=LONGEST):
             return
-        raise StorageError(
-            f"{operation}: {self.path} was moved, deleted or replaced while it was open; nothing was stored. Put it "
-            "back, or close the saver and open a new one",
-            operation=operation,
-        )
+        try:
+            self._owner = owner
+            UNDERWAY.append(self)  # Who takes the lock now waits for the end of the fork before it opens the file.
+            self.held.close()
+            while self.held.reads and time.monotonic() < ends:  # Polled, so that reads need not notify.
+                time.sleep(0.001)
+                self.held.close_idle()
+        finally:
+            self._owner = 0
+            lock.release()
+
+    def after_fork(self) -> None:
+        """Start over in the child, which opens the file again when it is needed."""
+        held = self.held
+        held.lock = threading.Lock()  # An OS thread that does not exist here may have it.
+        self._owner = 0
+        is_open = held.writer is not None or held.reads
+        if self._of_caller or (is_open and not self.shared):  # The caller's connection is open in the child, too.
+            _OF_PARENT.append((held.writer, held.idle))
+            held.writer, held.idle = None, []
+            self._of_parent = True
+        held.reads.clear()
+
+    def _writer(self, operation: str, since: float) -> sqlite3.Connection:
+        """Return the writer, with current tables and no transaction; the caller has the lock."""
+        if since >= self._looks_at:
+            self._look(operation)
+        writer = self.held.writer or self._open_writer(operation)
+        if writer.in_transaction:  # An interrupt has left it open.
+            writer.rollback()
+        if since < self._gave_up_at or self._writer_timeout != self._busy_timeout:
+            self._limit_wait(writer, since)
+        return writer
+
+    def _limit_wait(self, writer: sqlite3.Connection, since: float) -> None:
+        """Let the writer wait for other processes for what is left of `busy_timeout` after a call before has given up.
+
+        So no call waits for longer than that, however many calls wait for the lock.
+        """
+        left = self._busy_timeout
+        if since < self._gave_up_at:
+            left = max(left - (time.monotonic() - since), 0)
+        self._writer_timeout = -1  # An interrupt may come before it is set.
+        writer.execute(f"PRAGMA busy_timeout = {round(left * 1000)}")
+        self._writer_timeout = left
+
+    def _look(self, operation: str) -> None:
+        """Raise a StorageError if the open file is no longer at its path: nobody would find what is stored in it."""
+        if self.held.location not in (None, _location(self.path)):
+            raise StorageError(
+                f"{operation}: {self.path} was moved, deleted or replaced while it was open; nothing was stored. Put "
+                "it back, or close the saver and open a new one",
+                operation=operation,
+            )
+        self._looks_at = time.monotonic() + LOOKS
+
+    # Opening connections
+
+    def _open_writer(self, operation: str) -> sqlite3.Connection:
+        if self.held.closed:
+            raise closed()
+        wait_for_fork()
+        self._look(operation)  # A fork may have closed the file; no new file is created in its place.
+        writer = self._retry(self._open, UNSETTLED, OPENINGS)
+        self.held.location = None if self.shared else _location(self.path)
+        self._writer_timeout = self._busy_timeout
+        self.held.writer = writer
+        return writer
 
     def connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         """Open a connection that is not retained."""
         if self._of_parent:
             raise ConfigError(
-                "this process was forked from one that gave the saver a connection; create a new saver in this "
-                "process, on a new connection"
+                f"this process was forked while {self.path} was open in its parent, and SQLite would lose what is "
+                "stored here; fork before you open connections of your own, and not during a call, or start the "
+                "process without a fork, such as with multiprocessing's method spawn"
             )
-        if self.given:
-            return cast("sqlite3.Connection", self.given)  # It has the methods that are used here.
+        if self._given:
+            return cast("sqlite3.Connection", self._given)  # It has the methods that are used here.
         # Reading creates no file: it may have been moved or deleted.
         existing = (read_only or self.read_only) and not self.shared
         mode = "ro" if self.read_only else "rw"
@@ -226,7 +275,6 @@ class SqliteConnections:
             check_same_thread=False,
             cached_statements=256,
             uri=existing,
-            factory=_Connection,
         )
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -238,38 +286,21 @@ class SqliteConnections:
         return connection
 
     def _open(self) -> sqlite3.Connection:
-        """Open the first connection: create the file and migrate it.
-
-        WAL mode is set after that, because the file may be another program's.
-        """
-        if self.read_only:
-            return self._open_to_read()
-        if not self.shared:
+        """Open the first connection: create the file and migrate it, unless the saver only reads."""
+        if not self.shared and not self.read_only:
             # Only this user may read the conversations; the WAL files get the same mode. For a bad path, SQLite has the
             # better error message.
             with suppress(OSError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = self.connect()
         try:
-            if self._is_current(connection):
-                return connection
-            connection.execute("BEGIN IMMEDIATE")
-            drive(self._setup, lambda request: reply(connection, request))
-            connection.execute("COMMIT")
-            if not self.shared:  # This statement does not wait for other processes.
-                self._retry(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall(), BUSY)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _open_to_read(self) -> sqlite3.Connection:
-        """Open the first connection of a saver that only reads."""
-        connection = self.connect()
-        try:
-            connection.execute("BEGIN")  # One read snapshot for the check.
-            drive(self._check, lambda request: reply(connection, request))
-            connection.execute("ROLLBACK")
+            if not self._is_current(connection):
+                connection.execute("BEGIN IMMEDIATE")
+                drive(self._setup, lambda request: reply(connection, request))
+                connection.execute("COMMIT")
+                if not self.shared:
+                    # After the check, because the file may be another program's. It does not wait for other processes.
+                    self._retry(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall(), BUSY)
         except BaseException:
             connection.close()
             raise
@@ -277,12 +308,14 @@ class SqliteConnections:
 
     def _is_current(self, connection: sqlite3.Connection) -> bool:
         """Whether no setup is needed; this check takes no lock, so the first read waits for no other process."""
-        if self.shared or connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        if self.shared or (not self.read_only and connection.execute("PRAGMA journal_mode").fetchone() != ("wal",)):
             return False
         connection.execute("BEGIN")  # One read snapshot for the check.
         try:
             drive(self._check, lambda request: reply(connection, request))
         except (SchemaMissing, SchemaOutdated):
+            if self.read_only:
+                raise
             return False
         finally:
             connection.execute("ROLLBACK")
@@ -301,7 +334,18 @@ class SqliteConnections:
             time.sleep(min(0.01 * failed, 0.25))  # SQLite does not say when the other process is done.
         raise AssertionError
 
-    def changed(self) -> SchemaError | None:
+    # Errors
+
+    def wrapped(self, error: Exception, operation: str, statement: str | None = None) -> CheckpointError:
+        """Return the error of this package for one of SQLite."""
+        code = code_of(error)
+        if code in BUSY:
+            self._gave_up_at = time.monotonic()
+        if str(error) != "malformed JSON" and code in OTHER_TABLES and (changed := self._changed()):
+            return changed
+        return storage_error(error, operation, statement, self.path, self._busy_timeout)
+
+    def _changed(self) -> SchemaError | None:
         """Return what is wrong with the tables, if they have changed since the file was opened."""
         if self.shared or self.held.writer is None:
             return None
@@ -312,62 +356,46 @@ class SqliteConnections:
             return changed
         return None
 
-    def wrapped(self, error: sqlite3.Error, operation: str, statement: str | None = None) -> CheckpointError:
-        """Return the error of this package for one of SQLite."""
-        if str(error) != "malformed JSON" and code_of(error) in OTHER_TABLES and (changed := self.changed()):
-            return changed
-        return storage_error(error, operation, statement, self.path, self._busy_timeout)
-
-
-class _Connection(sqlite3.Connection):
-    """A connection that can have weak references."""
-
-
-class _Opening:
-    """A reader that is being opened."""
-
 
 class Held:
-    """What has to be closed; separate from the driver, so that a finalizer can hold it."""
+    """What has to be closed, and the lock; separate from `SqliteConnections`, so that a finalizer can hold it."""
 
     def __init__(self) -> None:
+        self.lock = threading.Lock()  # Guards the writer, and closing.
         self.closed = False
         self.writer: sqlite3.Connection | None = None
         self.location: tuple[int, int] | None = None  # Of the file, once it is open.
         self.idle: list[sqlite3.Connection] = []
-        # All readers that are open or being opened.
-        self.readers: weakref.WeakSet[object] = weakref.WeakSet()
+        self.reads: set[object] = set()  # One for each call that uses a connection for reads.
 
-    @property
-    def reading(self) -> int:
-        """The number of readers that are not idle."""
-        return len(self.readers) - len(self.idle)
+    def stats(self) -> dict[str, int]:
+        """Return the number of connections that read, and of idle connections for reads."""
+        return {"reading": len(self.reads), "idle": len(self.idle)}
+
+    def idle_reader(self) -> sqlite3.Connection | None:
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return None
+
+    def take_back(self, reader: sqlite3.Connection) -> None:
+        if len(self.idle) < IDLE:
+            self.idle.append(reader)
+        else:
+            reader.close()
+        if self.closed:
+            self.close_idle()
 
     def close_idle(self) -> None:
-        with suppress(IndexError):  # Two OS threads may reach the last one at once.
-            while True:
-                self.drop(self.idle.pop())
-
-    def close_readers(self) -> None:
-        """Close the readers that still read, which then fail: a connection that is open in two processes loses data."""
-        if getattr(sqlite3, "threadsafety", None) != 3:  # Then only the OS thread that uses it may close it.
-            return
-        for reader in list(self.readers):
-            if isinstance(reader, sqlite3.Connection):
-                self.drop(reader)
-
-    def drop(self, reader: sqlite3.Connection) -> None:
-        """Close a reader; after an interrupt it may still read an old snapshot."""
-        reader.close()
-        self.readers.discard(reader)
+        while reader := self.idle_reader():
+            reader.close()
 
     def close(self) -> None:
-        self.closed = True
+        """Close what is not in use. SQLite copies the WAL into the file when the last connection closes."""
+        writer, self.writer = self.writer, None
         self.close_idle()
-        # SQLite copies the WAL into the file when the last connection closes.
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None
+        if writer is not None:
+            writer.close()
 
 
 def _warn_if_open(held: Held, path: str) -> None:
@@ -375,13 +403,14 @@ def _warn_if_open(held: Held, path: str) -> None:
         warn_unclosed(path)
 
 
-def _close_in_the_end(held: Held, lock: threading.Lock) -> None:
+def _close_in_the_end(held: Held) -> None:
     """Close the connections when the driver is collected, or the process ends; OS threads may still use them then."""
-    if lock.acquire(timeout=1):
+    held.closed = True
+    if held.lock.acquire(timeout=1):
         try:
             held.close()
         finally:
-            lock.release()
+            held.lock.release()
 
 
 def _location(path: str) -> tuple[int, int] | None:

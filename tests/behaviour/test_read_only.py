@@ -71,6 +71,7 @@ async def test_the_database_refuses_writes_too(
     chain = await put_chain(Client(saver, reader.api), next_id, 1)
     driver = reader.saver._driver  # type: ignore[attr-defined]
     monkeypatch.setattr(driver, "_check_reads", lambda op: None)
+    monkeypatch.setattr(driver, "_read_only", False)
     if pooled:
         if not hasattr(driver._connections, "own"):
             pytest.skip("SQLite has no pooler")
