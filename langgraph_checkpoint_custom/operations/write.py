@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.operations.leases import claim_lost
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
-@operation("write")
+@operation("write", checks_first=True)
 def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
     """Store a checkpoint with its new values; returns it as it was stored.
 
@@ -31,8 +31,9 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         ancestor of it, and that was pruned or deleted.
     Source: BaseCheckpointSaver.put.
     """
-    if encoded.is_one_row and encoded.replayed and not only_newest:
-        (stored,) = yield d.insert_checkpoint_on_parent(encoded.row)
+    is_simple = encoded.is_one_row and encoded.replayed and not only_newest
+    if is_simple and (attempt := d.insert_checkpoint_on_parent(encoded.row)):
+        (stored,) = yield attempt
         if stored:
             return encoded
     needs_other_rows = encoded.references or encoded.replayed or encoded.claim or only_newest
@@ -83,7 +84,7 @@ def _pruned(row: CheckpointRow, channels: Sequence[str]) -> CheckpointNotFound:
     )
 
 
-@operation("write")
+@operation("write", checks_first=True)
 def put_writes(d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Steps[None]:
     """Store the outputs of a task.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,11 +11,10 @@ from typing import Any
 
 import psycopg
 
-from langgraph_checkpoint_custom.drivers.postgres_prepared import text_of
 from langgraph_checkpoint_custom.encoding.encode import Encoded
 from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
-from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes
+from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -32,7 +32,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
     return {
         "latest": (d.select_checkpoint(Key("t0", "", None)), 20),
         "by id": (d.select_checkpoint(Key("t0", "", "000123")), 20),
-        "put on a parent": (d.insert_checkpoint(a_checkpoint("t7")._replace(replayed=["log"])), 1),
+        "put on a parent": (put_on_parent(d, "t7"), 1),
         "list page": (d.select_page(page), 300),
         "list page, filtered": (d.select_page(page._replace(filter={"source": '"loop"'})), 300),
         "list page of all threads": (d.select_page(first_page(None, None, None, "000050", {}, 20)), 6_000),
@@ -107,6 +107,14 @@ def a_checkpoint(thread_id: str) -> Encoded:
     return Encoded(row, [], [], [], lambda _: [], None, NOTHING_KNOWN)
 
 
+def put_on_parent(d: SqlDialect, thread_id: str) -> RoundTrip:
+    """What stores a checkpoint that needs its parent."""
+    encoded = a_checkpoint(thread_id)
+    return d.insert_checkpoint_on_parent(encoded.row) or d.put_checkpoint(
+        encoded._replace(replayed=["log"]), only_newest=False, even_if_hidden=False
+    )
+
+
 def an_extension(thread_id: str) -> Encoded:
     """A checkpoint that keeps a value of the last one, shares a chunk with it and has its own value."""
     last = str(SHORT)
@@ -155,15 +163,14 @@ CASES = list(round_trips(PostgresDialect("langgraph_checkpoint")))
 
 def explain(connection: psycopg.Connection[Any], statement: Statement, *, generic: bool = False) -> dict[str, Any]:
     """The plan of a statement, with the rows that it read; for its parameters, or the generic one."""
-    values = statement.values()
+    values: Any = statement.params
     if generic:
         # EXPLAIN knows the parameters of what it explains, however it is sent.
-        text, names, _ = text_of(statement.sql)
-        values = [list(values[name]) if isinstance(values[name], ManyBytes) else values[name] for name in names]
+        text, values = numbered(statement)
         for setting in ("plan_cache_mode = force_generic_plan", "random_page_cost = 1"):  # As in our own sessions.
             connection.execute(f"SET {setting}")
-        connection.execute(b"PREPARE explained AS " + text, prepare=False)
-        explained = f"EXECUTE explained({', '.join(['%s'] * len(names))})" if names else "EXECUTE explained"
+        connection.execute(f"PREPARE explained AS {text}".encode(), prepare=False)
+        explained = f"EXECUTE explained({', '.join(['%s'] * len(values))})" if values else "EXECUTE explained"
     else:
         explained = statement.sql
     cursor = psycopg.ClientCursor(connection) if generic else connection.cursor()
@@ -173,6 +180,25 @@ def explain(connection: psycopg.Connection[Any], statement: Statement, *, generi
     assert row is not None
     plan: dict[str, Any] = row[0][0]["Plan"]
     return plan
+
+
+_PARAMETER = re.compile(r"%(?:%|(?:\((\w+)\))?[sb])")
+
+
+def numbered(statement: Statement) -> tuple[str, list[Any]]:
+    """The text of a statement with $1, $2 and so on, and its parameters in that order."""
+    params: Any = statement.params
+    keys: list[Any] = []
+
+    def number(found: re.Match[str]) -> str:
+        if found[0] == "%%":
+            return "%"
+        key = len(keys) if found[1] is None else found[1]
+        if key not in keys:
+            keys.append(key)
+        return f"${keys.index(key) + 1}"
+
+    return _PARAMETER.sub(number, statement.sql), [params[key] for key in keys] if keys else []
 
 
 def connected(url: str, *, owner: bool) -> psycopg.Connection[Any]:
