@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.postgres_batching import gathered
-from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
+from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
 from langgraph_checkpoint_custom.drivers.postgres_errors import pool_error, server_error
 from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     AnyConnection,
@@ -33,7 +33,6 @@ from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     Sessions,
     aexecute,
     execute,
-    has_begun,
     in_transaction,
 )
 from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
@@ -46,13 +45,9 @@ from langgraph_checkpoint_custom.engine.operation import (
     RoundTrip,
     Row,
     Statement,
-    Steps,
     adrive,
-    afollow,
     drive,
-    follow,
     operation_of,
-    through,
 )
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
@@ -70,6 +65,7 @@ T = TypeVar("T")
 # The accesses whose round trips are all in one transaction.
 _ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
 _COMMIT = Statement("commit", "COMMIT", ())
+_IDLE = pq.TransactionStatus.IDLE
 # Seconds that a request to cancel may take; it needs a connection of its own.
 _CANCEL_TIMEOUT = 5.0
 
@@ -100,8 +96,8 @@ class PostgresDriver:
         self._setup = setup
         self._read_only = read_only
         self._retry = RetryPolicy()
-        self._is_pooled = connections.replaceable
-        self._is_plain = self._is_pooled and not read_only  # Whether a statement may be sent by itself.
+        # Whether a statement may be sent by itself: on a pool, and not in a session that has to be kept from writing.
+        self._is_plain = connections.replaceable and not read_only
         self._ready = False
         self._closed = False
         self._workers: ThreadPoolExecutor | None = None
@@ -127,15 +123,13 @@ class PostgresDriver:
             borrowing = self._connections.borrowing()
             connection = borrowing.take()
             session = self._sessions.get(connection) or self._sessions.inspect(connection)
-            if session.autocommit:
-                return execute(connection, form.sql, params, session.prepares)
-            error = None
+            return execute(connection, form.sql, params, session.prepares)
         except psycopg.Error as raised:
-            error = self._wrapped(raised, connection, form.operation, [form])
+            error = self._wrapped(raised, connection, form.operation, form.name)
             error.__cause__ = raised
         finally:
             if connection is not None:
-                if _is_active(connection):  # A signal's handler has raised an error of its own.
+                if _is_running(connection):  # A signal's handler has raised an error of its own.
                     _stop(connection)
                 borrowing.give(connection)
         return self._retrying(operation_of(form, params), error)
@@ -149,26 +143,22 @@ class PostgresDriver:
             borrowing = self._connections.aborrowing() or await self._connections.aopen()
             if (borrowing.queues or borrowing.users >= borrowing.size) and form.together and not alone:
                 send = partial(self.asend, form, params, alone=True)
-                together = partial(self._together, form.operation)
-                return await gathered(borrowing, together, form.together, params, send)
+                return await gathered(borrowing, self._together, form, form.together, params, send)
             connection = await borrowing.take()
             session = self._sessions.get(connection) or await self._sessions.ainspect(connection)
-            if session.autocommit:
-                return await aexecute(connection, form.sql, params, session.prepares)
-            error = None
+            return await aexecute(connection, form.sql, params, session.prepares)
         except psycopg.Error as raised:
-            error = self._wrapped(raised, connection, form.operation, [form])
+            error = self._wrapped(raised, connection, form.operation, form.name)
             error.__cause__ = raised
         finally:
             if connection is not None:
                 await borrowing.give(connection)
         return await self._aretrying(operation_of(form, params), error)
 
-    async def _together(self, name: str, taken: Callable[[], RoundTrip | None]) -> Sequence[Any]:
-        """Make the round trip of a batch, which is taken when there is a connection."""
-        async with self._aborrow(name) as (connection, session):
-            request = taken()
-            return await _aanswer(connection, session, self._whole(session, request)) if request else ()
+    async def _together(self, connection: AsyncConnection[Any], request: RoundTrip) -> Sequence[Any]:
+        """Make the round trip of a batch."""
+        session = self._sessions.get(connection) or await self._sessions.ainspect(connection)
+        return await self._areply(connection, session, request, session.prepares)
 
     # Operations, sync
 
@@ -208,7 +198,7 @@ class PostgresDriver:
 
     def _retrying(self, op: Operation[T], error: CheckpointError | None = None) -> T:
         """Attempt an operation until it succeeds; the first attempt may have failed already, with `error`."""
-        tries = _Tries(op, self._retry if self._is_pooled else None)
+        tries = _Tries(op, self._retry if self._connections.replaceable else None)
         while True:
             if error is None:
                 try:
@@ -225,47 +215,55 @@ class PostgresDriver:
 
     def _attempt(self, op: Operation[T]) -> T:
         if not self._is_one_transaction(op):
-            return drive(op, partial(self._perform, op.name))
+            return drive(op, lambda request: self._perform(op, request))
         with self._borrow(op.name) as (connection, session):
-            return follow(self._transaction(op, session), partial(_answer, connection, session))
+            if in_transaction(connection):
+                with _savepoint(connection):
+                    return drive(op, lambda request: _inside(connection, request))
+            opening = [*self._sessions.opening(session, op.access)]
 
-    def _perform(self, name: str, request: RoundTrip | Offload) -> Any:
+            def reply(request: RoundTrip | Offload) -> Any:
+                if isinstance(request, Offload):
+                    return request.work()
+                request = request._replace(before=(*opening, *request.before))
+                opening.clear()
+                return request.reply(_sent(connection, request.sent(), session.prepares_others))
+
+            with _ended(connection):
+                result = drive(op, reply)
+                if not opening:
+                    execute(connection, "COMMIT")
+                return result
+
+    def _perform(self, op: Operation[Any], request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        with self._borrow(name, request.statements) as (connection, session):
-            return _answer(connection, session, self._whole(session, request))
+        with self._borrow(op.name, request.statements) as (connection, session):
+            return self._reply(connection, session, request)
+
+    def _reply(self, connection: Connection[Any], session: Session, request: RoundTrip) -> Sequence[Any]:
+        if in_transaction(connection):
+            with _savepoint(connection):
+                return _inside(connection, request)
+        statements = request.sent()
+        with _ended(connection):
+            if session.own and len(statements) == 1:
+                return [execute(connection, statements[0].sql, statements[0].params, session.prepares_others)]
+            request = self._whole(session, request)
+            return request.reply(_sent(connection, request.sent(), session.prepares_others))
 
     @contextmanager
-    def _borrow(
-        self, name: str, statements: Sequence[Statement] = ()
-    ) -> Iterator[tuple[Connection[Any], Session | None]]:
-        """Borrow a connection for a transaction of ours, or for a savepoint in a caller's one; then without a session.
-
-        After an error, the transaction is rolled back. Errors are wrapped.
-        """
+    def _borrow(self, name: str, statements: Sequence[Statement] = ()) -> Iterator[tuple[Connection[Any], Session]]:
+        """Borrow a connection whose session is known, and wrap errors."""
         self._check_open()
-        connection, is_ours = None, False
+        connection = None
         try:
             borrowing = self._connections.borrowing()
             connection = borrowing.take()
-            session = self._sessions.get(connection) or self._sessions.inspect(connection)
-            is_ours = self._is_pooled or not in_transaction(connection)
-            if is_ours:
-                if has_begun(connection):  # By `inspect`, without autocommit.
-                    connection.rollback()
-                yield connection, session
-            else:
-                if not has_begun(connection):
-                    execute(connection, "SELECT")  # Begins the transaction that the caller ends.
-                with connection.transaction():
-                    yield connection, None
-        except BaseException as error:
-            if connection is not None and is_ours:
-                with suppress(psycopg.Error):
-                    connection.rollback()
-            if isinstance(error, psycopg.Error):
-                raise self._wrapped(error, connection, name, statements) from error
-            raise
+            yield connection, self._sessions.get(connection) or self._sessions.inspect(connection)
+        except psycopg.Error as error:
+            statement = statements[0].name if len(statements) == 1 else None
+            raise self._wrapped(error, connection, name, statement) from error
         finally:
             if connection is not None:
                 borrowing.give(connection)
@@ -305,7 +303,7 @@ class PostgresDriver:
         await asyncio.to_thread(self._stop_workers)
 
     async def _aretrying(self, op: Operation[T], error: CheckpointError | None = None) -> T:
-        tries = _Tries(op, self._retry if self._is_pooled else None)
+        tries = _Tries(op, self._retry if self._connections.replaceable else None)
         while True:
             if error is None:
                 try:
@@ -322,43 +320,58 @@ class PostgresDriver:
 
     async def _aattempt(self, op: Operation[T]) -> T:
         if not self._is_one_transaction(op):
-            return await adrive(op, partial(self._aperform, op.name))
+            return await adrive(op, lambda request: self._aperform(op, request))
         async with self._aborrow(op.name) as (connection, session):
-            return await afollow(self._transaction(op, session), partial(_aanswer, connection, session))
+            if in_transaction(connection):
+                async with _asavepoint(connection):
+                    return await adrive(op, lambda request: _ainside(connection, request))
+            opening = [*self._sessions.opening(session, op.access)]
 
-    async def _aperform(self, name: str, request: RoundTrip | Offload) -> Any:
+            async def reply(request: RoundTrip | Offload) -> Any:
+                if isinstance(request, Offload):
+                    return request.work()
+                request = request._replace(before=(*opening, *request.before))
+                opening.clear()
+                return request.reply(await _asent(connection, request.sent(), session.prepares_others))
+
+            async with _aended(connection):
+                result = await adrive(op, reply)
+                if not opening:
+                    await aexecute(connection, "COMMIT")
+                return result
+
+    async def _aperform(self, op: Operation[Any], request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work() if request.size < OFFLOAD_BYTES else await self.aoffload(request)
-        async with self._aborrow(name, request.statements) as (connection, session):
-            return await _aanswer(connection, session, self._whole(session, request))
+        async with self._aborrow(op.name, request.statements) as (connection, session):
+            return await self._areply(connection, session, request, session.prepares_others)
+
+    async def _areply(
+        self, connection: AsyncConnection[Any], session: Session, request: RoundTrip, prepare: bool | None
+    ) -> Sequence[Any]:
+        if in_transaction(connection):
+            async with _asavepoint(connection):
+                return await _ainside(connection, request)
+        statements = request.sent()
+        async with _aended(connection):
+            if session.own and len(statements) == 1:
+                return [await aexecute(connection, statements[0].sql, statements[0].params, prepare)]
+            request = self._whole(session, request)
+            return request.reply(await _asent(connection, request.sent(), prepare))
 
     @asynccontextmanager
     async def _aborrow(
         self, name: str, statements: Sequence[Statement] = ()
-    ) -> AsyncIterator[tuple[AsyncConnection[Any], Session | None]]:
+    ) -> AsyncIterator[tuple[AsyncConnection[Any], Session]]:
         self._check_open()
-        connection, is_ours = None, False
+        connection = None
         try:
             borrowing = self._connections.aborrowing() or await self._connections.aopen()
             connection = await borrowing.take()
-            session = self._sessions.get(connection) or await self._sessions.ainspect(connection)
-            is_ours = self._is_pooled or not in_transaction(connection)
-            if is_ours:
-                if has_begun(connection):
-                    await connection.rollback()
-                yield connection, session
-            else:
-                if not has_begun(connection):
-                    await aexecute(connection, "SELECT")
-                async with connection.transaction():
-                    yield connection, None
-        except BaseException as error:
-            if connection is not None and is_ours:
-                with suppress(psycopg.Error):
-                    await connection.rollback()
-            if isinstance(error, psycopg.Error):
-                raise self._wrapped(error, connection, name, statements) from error
-            raise
+            yield connection, self._sessions.get(connection) or await self._sessions.ainspect(connection)
+        except psycopg.Error as error:
+            statement = statements[0].name if len(statements) == 1 else None
+            raise self._wrapped(error, connection, name, statement) from error
         finally:
             if connection is not None:
                 await borrowing.give(connection)
@@ -369,30 +382,10 @@ class PostgresDriver:
         """Whether all round trips of an operation are one transaction."""
         return op.access in _ONE_TRANSACTION or (op.checks_first and self._sessions.citus)
 
-    def _whole(self, session: Session | None, request: RoundTrip) -> RoundTrip:
-        """Return a round trip as a transaction; a statement in a session of ours is one by itself."""
-        if session is None or (session.own and len(request.sent()) == 1):
-            return request
+    def _whole(self, session: Session, request: RoundTrip) -> RoundTrip:
+        """Return a round trip as a transaction."""
         before = (*self._sessions.opening(session, "write"), *request.before)
         return request._replace(before=before, after=(*request.after, _COMMIT))
-
-    def _transaction(self, op: Operation[T], session: Session | None) -> Steps[T]:
-        """Return the steps of an operation as a transaction of ours, which begins with the first round trip in it.
-
-        Without a session, the transaction is the caller's.
-        """
-        opening = [*self._sessions.opening(session, op.access)] if session else []
-
-        def begun(request: RoundTrip | Offload) -> Steps[Any]:
-            if isinstance(request, RoundTrip) and opening:
-                request = request._replace(before=(*opening, *request.before))
-                opening.clear()
-            return (yield request)
-
-        result = yield from through(op.start(), begun)
-        if session and not opening:
-            yield RoundTrip([_COMMIT])
-        return result
 
     def _check_open(self) -> None:
         if self._closed:
@@ -405,21 +398,16 @@ class PostgresDriver:
 
     def _rechecks(self, op: Operation[Any]) -> bool:
         """Whether to check the tables again after an operation has failed to find the ones that it needs."""
-        return op is not self._check and op.access != "migrate" and self._is_pooled
+        return op is not self._check and op.access != "migrate" and self._connections.replaceable
 
     def _stop_workers(self) -> None:
         if self._workers is not None:
             self._workers.shutdown()
 
     def _wrapped(
-        self,
-        error: psycopg.Error,
-        connection: AnyConnection | None,
-        operation: str,
-        statements: Sequence[Statement | Form],
+        self, error: psycopg.Error, connection: AnyConnection | None, operation: str, statement: str | None
     ) -> CheckpointError:
         """Return the error of this package for one of psycopg or its pool."""
-        statement = statements[0].name if len(statements) == 1 else None
         if isinstance(error, (PoolClosed, PoolTimeout)):
             return pool_error(error, operation, statement, own=self._sessions.own)
         found = server_error(error, operation, statement, connection, citus=self._sessions.citus)
@@ -468,50 +456,99 @@ class _Tries:
 # What is sent on one connection, sync and async
 
 
-def _answer(connection: Connection[Any], session: Session | None, request: RoundTrip | Offload) -> Any:
-    """Send the statements of a request in one round trip and return the rows of each, or do its work."""
+def _sent(
+    connection: Connection[Any], statements: Sequence[Statement], prepare: bool | None, *, together: bool = True
+) -> list[Any]:
+    """Send statements and return the rows of each; `together` means in one round trip."""
+    cursors = []
+    with connection.pipeline() if together else nullcontext():
+        for _, sql, params in statements:
+            cursor = Cursor(connection, row_factory=tuple_row)
+            cursors.append(cursor.execute(sql, params, prepare=prepare, binary=True))  # type: ignore[call-overload]
+    return [[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors]
+
+
+async def _asent(
+    connection: AsyncConnection[Any], statements: Sequence[Statement], prepare: bool | None, *, together: bool = True
+) -> list[Any]:
+    cursors = []
+    async with connection.pipeline() if together else nullcontext():
+        for _, sql, params in statements:
+            cursor = AsyncCursor(connection, row_factory=tuple_row)
+            cursors.append(await cursor.execute(sql, params, prepare=prepare, binary=True))  # type: ignore[call-overload]
+    return [[] if cursor.rownumber is None else await cursor.fetchall() for cursor in cursors]
+
+
+def _inside(connection: Connection[Any], request: RoundTrip | Offload) -> Any:
+    """Answer a request in a caller's transaction; in its pipeline, if it is in one."""
     if isinstance(request, Offload):
         return request.work()
-    statements, prepare = request.sent(), session.prepares_others if session else False
+    together = bool(connection.pgconn.pipeline_status)
+    return request.reply(_sent(connection, request.sent(), False, together=together))
+
+
+async def _ainside(connection: AsyncConnection[Any], request: RoundTrip | Offload) -> Any:
+    if isinstance(request, Offload):
+        return request.work()
+    together = bool(connection.pgconn.pipeline_status)
+    return request.reply(await _asent(connection, request.sent(), False, together=together))
+
+
+@contextmanager
+def _savepoint(connection: Connection[Any]) -> Iterator[None]:
+    """Make what is sent atomic in a transaction that the caller ends, and that begins here if it has not begun."""
+    if connection.pgconn.transaction_status == _IDLE and not connection.autocommit:
+        execute(connection, "SELECT")
+    with connection.transaction():
+        yield
+
+
+@asynccontextmanager
+async def _asavepoint(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
+    if connection.pgconn.transaction_status == _IDLE and not connection.autocommit:
+        await aexecute(connection, "SELECT")
+    async with connection.transaction():
+        yield
+
+
+@contextmanager
+def _ended(connection: Connection[Any]) -> Iterator[None]:
+    """After an error, end the transaction; if an interrupt has left a statement running, cancel it and disconnect."""
     try:
-        if len(statements) == 1 and not connection.pgconn.pipeline_status:
-            return [execute(connection, statements[0].sql, statements[0].params, prepare)]
-        with connection.pipeline():
-            cursors = [Cursor(connection, row_factory=tuple_row) for _ in statements]
-            for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
-                cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
-        return request.reply([[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors])
+        yield
     except BaseException as error:
-        if _is_active(connection):
+        if _is_running(connection):
             _stop(connection)
-            _raise_interruption(error)
+            # psycopg could not leave the pipeline, and that error hides what has interrupted it.
+            if isinstance(error, psycopg.Error) and error.__context__ is not None:
+                raise error.__context__ from None
+            raise
+        with suppress(psycopg.Error):
+            connection.rollback()
         raise
 
 
-async def _aanswer(connection: AsyncConnection[Any], session: Session | None, request: RoundTrip | Offload) -> Any:
-    if isinstance(request, Offload):
-        return request.work()
-    statements, prepare = request.sent(), session.prepares_others if session else False
+@asynccontextmanager
+async def _aended(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
     try:
-        if len(statements) == 1 and not connection.pgconn.pipeline_status:
-            return [await aexecute(connection, statements[0].sql, statements[0].params, prepare)]
-        async with connection.pipeline():
-            cursors = [AsyncCursor(connection, row_factory=tuple_row) for _ in statements]
-            for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
-                await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
-        return request.reply([[] if cursor.rownumber is None else await cursor.fetchall() for cursor in cursors])
+        yield
     except BaseException as error:
-        if _is_active(connection):
+        if _is_running(connection):
             with suppress(psycopg.Error):
                 await connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
             await connection.close()
-            _raise_interruption(error)
+            if isinstance(error, psycopg.Error) and error.__context__ is not None:
+                raise error.__context__ from None
+            raise
+        with suppress(psycopg.Error):
+            await connection.rollback()
         raise
 
 
-def _is_active(connection: AnyConnection) -> bool:
-    """Whether the server may still work on what was sent, because something has interrupted the wait for it."""
-    return connection.pgconn.transaction_status == pq.TransactionStatus.ACTIVE
+def _is_running(connection: AnyConnection) -> bool:
+    """Whether the server may still work on what was sent."""
+    pgconn = connection.pgconn
+    return bool(pgconn.pipeline_status) or pgconn.transaction_status == pq.TransactionStatus.ACTIVE
 
 
 def _stop(connection: Connection[Any]) -> None:
@@ -519,9 +556,3 @@ def _stop(connection: Connection[Any]) -> None:
     with suppress(psycopg.Error):
         connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
     connection.close()
-
-
-def _raise_interruption(error: BaseException) -> None:
-    """Raise what has interrupted a wait if psycopg could not leave its pipeline then, and that error hides it."""
-    if isinstance(error, psycopg.Error) and error.__context__ is not None:
-        raise error.__context__ from None

@@ -47,8 +47,7 @@ async def aresolve(address: Address) -> str:
 
 def _bounded(conninfo: object) -> str:
     """Return a connection string, with limits on how long the network may be silent if it has none of its own."""
-    given = conninfo_to_dict(checked(conninfo))
-    return make_conninfo(**{**KERNEL, **given})  # type: ignore[arg-type]  # It takes numbers, too.
+    return make_conninfo(**{**KERNEL, **conninfo_to_dict(checked(conninfo))})
 
 
 def _is_clear(conninfo: str) -> bool:

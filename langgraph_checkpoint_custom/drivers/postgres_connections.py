@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, Connection, Error
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, checked
 from langgraph_checkpoint_custom.drivers.postgres_pools import (
     Borrowing,
-    Connections,
     LoopBorrowing,
     LoopConnection,
     LoopPool,
@@ -27,6 +27,34 @@ from langgraph_checkpoint_custom.errors import ConfigError
 _OURS: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
 
 Source = Address | SyncPool | LoopPool | SyncConnection | LoopConnection
+
+
+class Connections(Protocol):
+    """What the driver needs from a source of connections."""
+
+    replaceable: bool
+    """Whether a new connection follows a broken one, so that a retry makes sense."""
+
+    by_worker: bool
+    """Whether async calls have to run the sync method on a worker."""
+
+    loop: Callable[[], asyncio.AbstractEventLoop] | None
+    """Returns the event loop on which sync calls have to run the async method; None if they do not have to.
+
+    Raises:
+        ConfigError: Sync calls are not possible.
+    """
+
+    def borrowing(self) -> Any: ...
+    def aborrowing(self) -> Any: ...
+    async def aopen(self) -> Any: ...
+    def renew(self) -> None: ...
+    async def arenew(self) -> None: ...
+    def forget(self) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    def drop(self) -> None: ...
+    def close(self) -> None: ...
+    async def aclose(self) -> None: ...
 
 
 def connections_from(
@@ -83,35 +111,121 @@ def _check_ours(of_parent: bool) -> None:
         )
 
 
-class CallersPool(OwnPools):
+class _CallersBorrowing(Borrowing):
+    """What is borrowed from a caller's pool: in autocommit until it is given back."""
+
+    def __init__(self, pool: SyncPool) -> None:
+        super().__init__(pool)
+        self._changed: set[SyncConnection] = set()
+
+    def take(self) -> SyncConnection:
+        connection = super().take()
+        if not connection.autocommit:
+            connection.autocommit = True
+            self._changed.add(connection)
+        return connection
+
+    def give(self, connection: SyncConnection) -> None:
+        if connection in self._changed:
+            self._changed.discard(connection)
+            try:
+                connection.rollback()
+                connection.autocommit = False
+            except Error:
+                connection.close()  # The pool creates another one.
+        super().give(connection)
+
+
+class _CallersLoopBorrowing(LoopBorrowing):
+    """Async version of `_CallersBorrowing`."""
+
+    def __init__(self, pool: LoopPool) -> None:
+        super().__init__(pool)
+        self._changed: set[LoopConnection] = set()
+
+    async def take(self) -> LoopConnection:
+        connection = await super().take()
+        if not connection.autocommit:
+            self._changed.add(connection)
+            try:
+                await connection.set_autocommit(True)
+            except BaseException:
+                await self.give(connection)
+                raise
+        return connection
+
+    async def give(self, connection: LoopConnection) -> None:
+        # A task of its own: the pool may be locked by others, and loses the connection if this task is cancelled.
+        await asyncio.shield(asyncio.ensure_future(self._given(connection)))
+
+    async def _given(self, connection: LoopConnection) -> None:
+        if connection in self._changed:
+            self._changed.discard(connection)
+            try:
+                await connection.rollback()
+                await connection.set_autocommit(False)
+            except Error:
+                await connection.close()
+        await super().give(connection)
+
+
+class CallersPool:
     """A caller's pool, sync or async; calls of the other kind use own pools with the same connection settings."""
 
+    replaceable = True
+    by_worker = False
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+
     def __init__(self, pool: SyncPool | LoopPool, sessions: Sessions) -> None:
-        kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), **_OURS}
-        super().__init__(pool.conninfo, kwargs, sessions, 0, pool.max_size or 20, pool.timeout)
         self._pool = pool
-        self._given = Borrowing(pool) if isinstance(pool, ConnectionPool) else None
-        self._given_in_loop = LoopBorrowing(pool) if isinstance(pool, AsyncConnectionPool) else None
+        kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), **_OURS}
+        self._other = OwnPools(pool.conninfo, kwargs, sessions, 0, pool.max_size or 20, pool.timeout)
+        self._workers = _CallersBorrowing(pool) if isinstance(pool, ConnectionPool) else None
+        self._loop = _CallersLoopBorrowing(pool) if isinstance(pool, AsyncConnectionPool) else None
+        self._of_parent = False
 
     def borrowing(self) -> Borrowing:
-        _check_ours(self.of_parent)
-        return self._given or super().borrowing()
+        """Return what OS threads borrow from."""
+        _check_ours(self._of_parent)
+        return self._workers or self._other.borrowing()
 
     def aborrowing(self) -> LoopBorrowing | None:
-        _check_ours(self.of_parent)
-        return self._given_in_loop or super().aborrowing()
+        """Return what the running event loop borrows from; None if `aopen` has to open a pool first."""
+        _check_ours(self._of_parent)
+        return self._loop or self._other.aborrowing()
+
+    async def aopen(self) -> LoopBorrowing:
+        """Open the pool of the running event loop."""
+        return await self._other.aopen()
 
     def renew(self) -> None:
         """Replace the idle connections that do not answer; those of others may be intact."""
-        self._pool.check() if isinstance(self._pool, ConnectionPool) else super().renew()
+        self._pool.check() if isinstance(self._pool, ConnectionPool) else self._other.renew()
 
     async def arenew(self) -> None:
         """Async version of `renew`."""
-        await (self._pool.check() if isinstance(self._pool, AsyncConnectionPool) else super().arenew())
+        await (self._pool.check() if isinstance(self._pool, AsyncConnectionPool) else self._other.arenew())
+
+    def forget(self) -> None:
+        """Leave the caller's pool to the parent of this forked process."""
+        self._of_parent = True
+        self._other.forget()
 
     def stats(self) -> dict[str, Any]:
         """Return psycopg_pool's statistics of the caller's pool and of the own pools."""
-        return {"given": self._pool.get_stats(), **super().stats()}
+        return {"given": self._pool.get_stats(), **self._other.stats()}
+
+    def drop(self) -> None:
+        """Close the own pools of a saver that was dropped."""
+        self._other.drop()
+
+    def close(self) -> None:
+        """Close the own pools; the caller's stays open."""
+        self._other.close()
+
+    async def aclose(self) -> None:
+        """Async version of `close`."""
+        await self._other.aclose()
 
 
 class _Alone:
@@ -144,7 +258,7 @@ class _AloneInLoop:
         self._lock.release()
 
 
-class CallersConnection(Connections):
+class CallersConnection:
     """A caller's single connection, for one round trip or transaction at a time; the caller ends its own transactions.
 
     Sync and async calls both use it, in its own way.
@@ -157,17 +271,25 @@ class CallersConnection(Connections):
         self.by_worker = isinstance(connection, Connection)
         self.loop = None if self.by_worker else self._running_loop
         self._seen_loop = asyncio._get_running_loop()  # A saver made in a loop, as LangGraph's has to be, uses that.
+        self._of_parent = False
 
     def borrowing(self) -> Any:
-        _check_ours(self.of_parent)
+        """Return what OS threads borrow from."""
+        _check_ours(self._of_parent)
         return self._alone
 
     def aborrowing(self) -> Any:
+        """Return what tasks borrow from."""
+        _check_ours(self._of_parent)
         self._seen_loop = asyncio.get_running_loop()
-        return self.borrowing()
+        return self._alone
+
+    async def aopen(self) -> Any:
+        """Do as `aborrowing`: there is nothing to open."""
+        return self.aborrowing()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        _check_ours(self.of_parent)
+        _check_ours(self._of_parent)
         loop = self._seen_loop
         if loop is None or not loop.is_running() or loop is asyncio._get_running_loop():
             raise ConfigError(
@@ -175,3 +297,26 @@ class CallersConnection(Connections):
                 "use the async methods here, or give PostgresSaver a connection string or a pool"
             )
         return loop
+
+    def renew(self) -> None:
+        """Do nothing: there is no other connection."""
+
+    async def arenew(self) -> None:
+        """Async version of `renew`."""
+
+    def forget(self) -> None:
+        """Leave the connection to the parent of this forked process."""
+        self._of_parent = True
+
+    def stats(self) -> dict[str, Any]:
+        """Return nothing: there are no statistics."""
+        return {}
+
+    def drop(self) -> None:
+        """Do nothing: the caller closes the connection."""
+
+    def close(self) -> None:
+        """Do nothing: the caller closes the connection."""
+
+    async def aclose(self) -> None:
+        """Async version of `close`."""

@@ -86,12 +86,10 @@ class Session(NamedTuple):
 
     Attributes:
         own: Whether it is ours alone, so that our settings were made in it.
-        autocommit: Whether a statement that is sent by itself is committed.
         prepares: psycopg's argument `prepare` for the statements of a run: None prepares those that are sent often.
     """
 
     own: bool
-    autocommit: bool
     prepares: bool | None
 
     @property
@@ -150,7 +148,7 @@ class Sessions:
             raise ConfigError("array_nulls is off in this session; ALTER ROLE … SET array_nulls = on, and reconnect")
         prepares = direct if self._prepare is None else self._prepare
         self.citus = self.citus or citus
-        found = self._known[connection] = Session(own, connection.autocommit, None if prepares else False)
+        found = self._known[connection] = Session(own, None if prepares else False)
         return found
 
     def opening(self, session: Session, access: Access) -> Sequence[Statement]:
@@ -159,10 +157,7 @@ class Sessions:
         A lock is taken by a statement of its own. At READ COMMITTED, the next statement sees what was committed while
         it waited.
         """
-        level = "REPEATABLE READ" if access == "snapshot" else "READ COMMITTED"
-        begin = (
-            f"{'BEGIN' if session.autocommit else 'SET TRANSACTION'} ISOLATION LEVEL {level}"  # Else psycopg begins it.
-        )
+        begin = "BEGIN ISOLATION LEVEL " + ("REPEATABLE READ" if access == "snapshot" else "READ COMMITTED")
         if access == "snapshot" or self._read_only:
             begin += ", READ ONLY"
         return [Statement("begin", begin, ()), *([] if session.own else _SETTINGS)]
@@ -170,18 +165,15 @@ class Sessions:
 
 def in_transaction(connection: AnyConnection) -> bool:
     """Whether the next statement becomes part of a transaction or pipeline that the caller ends."""
-    return bool(connection.pgconn.pipeline_status) or not connection.autocommit or has_begun(connection)
-
-
-def has_begun(connection: AnyConnection) -> bool:
-    """Whether a transaction has begun on a connection."""
-    return connection.pgconn.transaction_status != pq.TransactionStatus.IDLE
+    if connection.pgconn.pipeline_status:
+        return True
+    return not connection.autocommit or connection.pgconn.transaction_status != pq.TransactionStatus.IDLE
 
 
 def execute(connection: Connection[Any], sql: str, params: Any = None, prepare: bool | None = False) -> list[Row]:
     """Execute a statement and return its rows; the cursor is ours, whatever kind a caller's connection creates."""
-    cursor: Cursor[Row] = Cursor(connection, row_factory=tuple_row)
-    cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
+    cursor = Cursor(connection, row_factory=tuple_row)
+    cursor.execute(sql, params, prepare=prepare, binary=True)  # type: ignore[call-overload]  # `sql` is no literal.
     return [] if cursor.rownumber is None else cursor.fetchall()
 
 
@@ -189,6 +181,6 @@ async def aexecute(
     connection: AsyncConnection[Any], sql: str, params: Any = None, prepare: bool | None = False
 ) -> list[Row]:
     """Async version of `execute`."""
-    cursor: AsyncCursor[Row] = AsyncCursor(connection, row_factory=tuple_row)
-    await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
+    cursor = AsyncCursor(connection, row_factory=tuple_row)
+    await cursor.execute(sql, params, prepare=prepare, binary=True)  # type: ignore[call-overload]  # As above.
     return [] if cursor.rownumber is None else await cursor.fetchall()

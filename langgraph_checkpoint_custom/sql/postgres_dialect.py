@@ -236,9 +236,8 @@ class PostgresDialect(SqlDialect):
         locks = self._lock(thread_id) if only_newest else self._share(thread_id)
         return self._send(self.statement("put_checkpoint", **params), locks=locks)
 
-    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
+    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> None:
         """Return None: `put_checkpoint` checks and stores in one statement."""
-        return None
 
     def writes_form(self, count: int) -> Form | None:
         """What stores up to 16 writes of a task."""
