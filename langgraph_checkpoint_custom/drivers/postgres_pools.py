@@ -44,9 +44,9 @@ POOL_NAME = "langgraph-checkpoint-custom"
 # Seconds after which a pool that cannot connect starts over, with pauses of one and two seconds. Otherwise each pause
 # is twice as long as the one before, and a server that is back stays unused for as long again as it was away.
 RECONNECT_TIMEOUT = 5.0
-# Calls of an event loop that are sent alone at the same time; more of them are sent together. With 64 tasks, the client's
-# CPU time of a call was 160 µs with 2, 190 with 4, 290 with 8 and 420 with 20; with 8 tasks, the number did not matter.
-# Each call that is sent alone is served by a process of its own.
+# Calls of an event loop that are sent alone at the same time; more of them are sent together. With 64 tasks, the
+# client's CPU time of a call was 160 µs with 2, 190 with 4, 290 with 8 and 420 with 20; with 8 tasks, the number did
+# not matter. Each call that is sent alone is served by a process of its own.
 ALONE = 8
 # Seconds that `close` waits for an event loop of another OS thread to close its pool, which takes milliseconds.
 CLOSE_TIMEOUT = 1.0
