@@ -635,5 +635,6 @@ def exact(anything: Any) -> Any:
     if isinstance(anything, Mapping):
         return type(anything).__name__, {key: exact(item) for key, item in anything.items()}
     if isinstance(anything, (list, tuple)):
-        return type(anything).__name__, [exact(item) for item in anything]
+        name = "list" if type(anything) is tuple else type(anything).__name__  # InMemorySaver returns lists.
+        return name, [exact(item) for item in anything]
     return type(anything).__name__, repr(anything) if isinstance(anything, float) else anything
