@@ -36,7 +36,7 @@ from tests.stores import Client, Store
 BACKENDS = ("sqlite", "postgres")
 APIS = ("sync", "async")
 
-# Files and tests that run only with --full, because they take five seconds to a minute, and why they do.
+# Files and tests that run only with --long or --full, because they take five seconds to a minute, and why they do.
 LONG = {
     "behaviour/test_claims.py::test_a_paused_owner_whose_claim_expired_stores_nothing": "paused processes",
     "behaviour/test_concurrent_writers.py::test_a_paused_worker_detects_that_another_has_continued": "paused processes",
@@ -70,7 +70,7 @@ LONG = {
     "ui/test_browser.py::test_everything_has_a_name": "each page in a browser",
     "upstream/test_suites.py": "LangGraph's own tests",
 }
-# Of the many cases of these, one in so many runs without --full.
+# Of the many cases of these, one in so many runs without --full; with --variants, others each time.
 SAMPLED = {
     "behaviour/test_interrupted_reads.py": 16,
     "behaviour/test_loops_without_sockets.py": 4,
@@ -82,9 +82,14 @@ needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlit
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add `--full`, which runs all tests, as CI does, and `--citus`; and `--not-tested`, which is in `needs.py`."""
+    """Add what chooses the tests, and `--not-tested`, which is in `needs.py`.
+
+    CI runs the long tests, and each test with sync or async: which one depends on the commit.
+    """
     pluginmanager.register(needs)
     parser.addoption("--full", action="store_true", help="run all tests, the long ones and each of sync and async")
+    parser.addoption("--long", action="store_true", help="run the long tests, too")
+    parser.addoption("--variants", default="", metavar="TEXT", help="without --full, any text chooses other variants")
     parser.addoption(
         "--citus",
         action="store_true",
@@ -122,8 +127,9 @@ def _is_long(item: pytest.Item) -> bool:
 
 def _is_quick(item: pytest.Item) -> bool:
     """Whether a test runs without `--full`: one of sync and async for each test, and none that takes long."""
-    if _is_long(item):
+    if _is_long(item) and not item.config.getoption("--long"):
         return False
+    chance = item.config.getoption("--variants")
     path = _path(item)
     name, _, parameters = item.name.partition("[")
     choices = [APIS] if not path.startswith(BOTH_APIS) else []
@@ -133,9 +139,9 @@ def _is_quick(item: pytest.Item) -> bool:
         if found:
             # The other parameters decide which one runs, so that each runs an equal part of the tests.
             parameters = parameters[: found.start()] + parameters[found.end() :]
-            if found[1] != choice[crc32(f"{path}{name}{parameters}".encode()) % len(choice)]:
+            if found[1] != choice[crc32(f"{chance}{path}{name}{parameters}".encode()) % len(choice)]:
                 return False
-    return crc32(f"{name}{parameters}".encode()) % SAMPLED.get(path, 1) == 0
+    return crc32(f"{chance}{name}{parameters}".encode()) % SAMPLED.get(path, 1) == 0
 
 
 def _is_distributed(item: pytest.Item) -> bool:
