@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation
+from langgraph_checkpoint_custom.engine.operation import Driver, Form, Offload, Operation, Row, operation_of
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.operations.observing import Counts, OperationEvent, location_of
 
@@ -26,6 +26,14 @@ class ObservedDriver:
         self._driver = driver
         self._database = database
         self._hook = hook
+
+    def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
+        """Send a statement and report it as an operation."""
+        return self.run(operation_of(form, params))
+
+    async def asend(self, form: Form, params: Sequence[Any]) -> list[Row]:
+        """Async version of `send`."""
+        return await self.arun(operation_of(form, params))
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and report it."""

@@ -39,6 +39,7 @@ class SaverOptions(TypedDict, total=False):
     concurrent_writers: ConcurrentWriters
     check_unchanged: bool
     compress: bool | None
+    chunk_cache_bytes: int
     on_operation: OnOperation | None
     retention: Retention | None
 
@@ -140,6 +141,7 @@ def _list_of(what: str, holds: Callable[[Any], bool]) -> tuple[str, Callable[[An
 
 
 _NUMBER = "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)
+_BYTES = "a number of bytes", lambda value: _NUMBER[1](value) and value >= 0
 _SECONDS = "a number of seconds", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)
 _FINITE = "a number of seconds", lambda value: _SECONDS[1](value) and math.isfinite(value)
 _YES = "True or False", lambda value: isinstance(value, bool)
@@ -164,6 +166,7 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "concurrent_writers": _one_of(get_args(ConcurrentWriters)),
     "check_unchanged": _YES,
     "compress": _YES_OR_NONE,
+    "chunk_cache_bytes": _BYTES,
     "on_operation": ("a function, or None", lambda value: value is None or callable(value)),
     "retention": (
         "a Retention(…), such as Retention(keep_last=3), or None",

@@ -13,6 +13,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -30,17 +31,22 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.backend import Backend
-from langgraph_checkpoint_custom.encoding.encode import (
-    Encoded,
-    encode_checkpoint,
-    encode_writes,
-    run_of,
-)
+from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.encoding.in_place import encode_unchanged
 from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
+from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, run_of
 from langgraph_checkpoint_custom.encoding.serde import Allowed, OnInexact, OnLoad, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
-from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation, afollow, done, follow
+from langgraph_checkpoint_custom.engine.operation import (
+    OFFLOAD_BYTES,
+    Driver,
+    Offload,
+    Operation,
+    Row,
+    afollow,
+    done,
+    follow,
+)
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.filter import Condition, wanted
@@ -74,9 +80,11 @@ from langgraph_checkpoint_custom.operations.read import (
     Note,
     PageReply,
     Reading,
+    build_tuple,
     get_tuple,
     get_tuple_to_write,
     list_page,
+    size_of,
 )
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
 from langgraph_checkpoint_custom.operations.searchable import make_searchable, missing_searchable
@@ -171,6 +179,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             default is True on PostgreSQL, where it saves time and space, and False on SQLite, where it makes files
             about half as large but reading and writing slower. Both forms are read with either setting; `reencrypt()`
             converts stored values to the current setting.
+        chunk_cache_bytes: How many bytes of large values, of 16 KB or more, the saver and its copies keep in memory, so
+            that the next version of such a value is stored without encoding all of it again.
         on_operation: A function that is called with an `OperationEvent` after each operation, where the operation ran.
             It should be quick, and must not block an event loop. `log_slow_operations(seconds)` and
             `otel.instrumentation()` return such functions.
@@ -199,6 +209,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         concurrent_writers: ConcurrentWriters = "allow",
         check_unchanged: bool = False,
         compress: bool | None = None,
+        chunk_cache_bytes: int = 16_000_000,
         on_operation: OnOperation | None = None,
         retention: Retention | None = None,
     ) -> None:
@@ -208,7 +219,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         super().__init__(serde=strict_serde(serde, allow) if strict else serde)
         self._dialect = dialect
         self._driver = ObservedDriver(driver, dialect.system, on_operation) if on_operation else driver
-        self._recent = Recent()
+        self._recent = Recent(chunk_cache_bytes)
         self._earlier = ciphers_of(previous_serdes)
         self._clear = (*PLAINTEXT_METADATA, *plaintext_metadata)
         self._excluded = tuple(exclude_metadata)
@@ -220,6 +231,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         self._sweeper = Sweeper(self, retention) if retention else None
         self._concurrent_writers = concurrent_writers
         self._checks_unchanged = check_unchanged
+        self._sends_rows = concurrent_writers == "allow" and not check_unchanged
         self._number = next(_NUMBERS)
         self._is_of_tenant = False
         if on_load:
@@ -382,7 +394,12 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); storing again replaces.
         Source: BaseCheckpointSaver.put.
         """
-        encoded = done(self._encoded(config, checkpoint, metadata, new_versions))
+        encoded = self._encoded(config, checkpoint, metadata, new_versions)
+        if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
+            self._driver.send(self._dialect.put_form, self._dialect.put_params(encoded))
+            return config_of(*encoded[:3])
+        if isinstance(encoded, Offload):
+            encoded = encoded.work()
         if self._checks_unchanged:
             self._driver.run(self._check(config, checkpoint, new_versions))
         return self._stored(self._driver.run(self._put(encoded)))
@@ -396,6 +413,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Async version of `put`."""
         encoded = self._encoded(config, checkpoint, metadata, new_versions)
+        if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
+            await self._driver.asend(self._dialect.put_form, self._dialect.put_params(encoded))
+            return config_of(*encoded[:3])
         check = self._check(config, checkpoint, new_versions) if self._checks_unchanged else None
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
@@ -425,8 +445,12 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             special ones (errors, interrupts, resumes, scheduled tasks) the last.
         Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
         """
-        encoded = done(encode_writes(self._codec, config, writes, task_id, task_path))
-        self._driver.run(put_writes(self._dialect, *encoded, of_run=True))
+        key, rows, claim = done(encode_writes(self._codec, config, writes, task_id, task_path))
+        form = self._dialect.writes_form(key, rows)
+        if form and claim is None and self._dialect.sends_forms:
+            self._driver.send(form, self._dialect.writes_params(key, rows))
+        else:
+            self._driver.run(put_writes(self._dialect, key, rows, claim, of_run=True))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -435,7 +459,12 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         encoded = encode_writes(self._codec, config, writes, task_id, task_path)
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
-        await self._driver.arun(put_writes(self._dialect, *encoded, of_run=True))
+        key, rows, claim = encoded
+        form = self._dialect.writes_form(key, rows)
+        if form and claim is None and self._dialect.sends_forms:
+            await self._driver.asend(form, self._dialect.writes_params(key, rows))
+        else:
+            await self._driver.arun(put_writes(self._dialect, key, rows, claim, of_run=True))
 
     # Reading
 
@@ -455,13 +484,18 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """
         if self._concurrent_writers == "reject":
             return self._note(config, self._driver.run(get_tuple_to_write(*self._asked(config))))
-        return self._driver.run(get_tuple(*self._asked(config)))
+        if not self._dialect.sends_forms:
+            return self._driver.run(get_tuple(*self._asked(config)))
+        return done(self._read(self._driver.send(*self._dialect.read_form(key_of(config)))))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
         if self._concurrent_writers == "reject":
             return self._note(config, await self._driver.arun(get_tuple_to_write(*self._asked(config))))
-        return await self._driver.arun(get_tuple(*self._asked(config)))
+        if not self._dialect.sends_forms:
+            return await self._driver.arun(get_tuple(*self._asked(config)))
+        found = self._read(await self._driver.asend(*self._dialect.read_form(key_of(config))))
+        return await self._driver.aoffload(found) if isinstance(found, Offload) else found
 
     def list(
         self,
@@ -756,13 +790,23 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> Encoded | Offload:
+    ) -> CheckpointRow | Encoded | Draft | Offload:
         codec, key = self._codec, own_key_of(config)
-        before = self._recent.of(self._stored_key(key), codec.cipher)
+        before = self._recent.of(self._stored_key(key), codec.cipher) if self._recent.entries else None
         return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
 
-    def _put(self, encoded: Encoded) -> Operation[Encoded]:
-        return put(self._dialect, encoded, only_newest=self._must_be_newest(encoded))
+    def _read(self, reply: Sequence[Row]) -> CheckpointTuple | Offload | None:
+        """Build the checkpoint that a driver has read, or return what builds a large one."""
+        dialect, codec = self._dialect, self._codec
+        rows = dialect.rows(reply)
+        size = size_of(rows)
+        if size < OFFLOAD_BYTES:
+            return build_tuple(dialect, codec, self.get_next_version, self._recent.note, rows)
+        return Offload(size, partial(build_tuple, dialect, codec, self.get_next_version, self._recent.note, rows))
+
+    def _put(self, encoded: CheckpointRow | Encoded | Draft) -> Operation[Encoded]:
+        row = encoded if isinstance(encoded, CheckpointRow) else encoded.row
+        return put(self._dialect, encoded, only_newest=self._must_be_newest(row))
 
     def _check(self, config: RunnableConfig, checkpoint: Checkpoint, new_versions: ChannelVersions) -> Operation[None]:
         now = encode_unchanged(self._codec, checkpoint, new_versions)
@@ -771,8 +815,10 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _stored(self, encoded: Encoded) -> RunnableConfig:
         """Remember the values of a stored checkpoint; return the config that names it."""
         thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
-        namespace = self._dialect.stored_thread(thread_id), checkpoint_ns
-        self._recent.note(Key(*namespace, checkpoint_id), self._codec.cipher, encoded.known, Key(*namespace, parent_id))
+        if encoded.known is not None or self._recent.entries:
+            here = self._stored_key(Key(thread_id, checkpoint_ns, checkpoint_id))
+            parent = here._replace(checkpoint_id=parent_id)
+            self._recent.note(here, self._codec.cipher, encoded.known, parent)
         return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _stored_key(self, key: Key) -> Key:
@@ -791,9 +837,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         note_read(self._location(here), run_id, here.checkpoint_id, parent_id, older=reading.is_older)
         return found
 
-    def _must_be_newest(self, encoded: Encoded) -> bool:
+    def _must_be_newest(self, row: CheckpointRow) -> bool:
         """Whether the checkpoint may be stored only if its parent is the newest of its namespace."""
-        row = encoded.row
         return self._concurrent_writers == "reject" and must_be_newest(self._location(row), row.run_id, row.parent_id)
 
     def _location(self, key: Key | CheckpointRow) -> Location:

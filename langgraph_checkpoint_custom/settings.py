@@ -169,6 +169,7 @@ _ALL: _Readers = {
     "CHECKPOINT_EXCLUDE_METADATA": ("exclude_metadata", _names),
     "CHECKPOINT_CHECK_UNCHANGED": ("check_unchanged", _yes_or_no),
     "CHECKPOINT_COMPRESS": ("compress", _yes_or_no),
+    "CHECKPOINT_CHUNK_CACHE_BYTES": ("chunk_cache_bytes", _whole_number),
     "CHECKPOINT_CONCURRENT_WRITERS": ("concurrent_writers", _one_of("allow", "reject")),
     "CHECKPOINT_ON_INEXACT": ("on_inexact", _one_of("store", "raise")),
     "CHECKPOINT_ON_UNREADABLE": ("on_unreadable", _one_of("raise", "raw")),

@@ -21,7 +21,7 @@ from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.types import INTERRUPT
 
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_rows
-from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues
+from langgraph_checkpoint_custom.encoding.known import NO_BLOBS, KnownBlobs
 from langgraph_checkpoint_custom.encoding.objects import said_by
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, done, operation, through
@@ -59,7 +59,7 @@ class Document(NamedTuple):
     metadata: Mapping[str, Any]
     entries: Sequence[Any]
     versions: Mapping[str, Any]
-    known: KnownValues
+    known: KnownBlobs
 
 
 @dataclass
@@ -104,9 +104,9 @@ def read_document(
     Raises:
         CorruptCheckpoint: A stored value cannot be decoded.
     """
-    known = NOTHING_KNOWN
+    known = NO_BLOBS
 
-    def note(key: Key, cipher: CipherProtocol | None, values: KnownValues) -> None:
+    def note(key: Key, cipher: CipherProtocol | None, values: KnownBlobs) -> None:
         nonlocal known
         known = values
 
@@ -144,7 +144,7 @@ def replaced_document(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Doc
         except Exception:  # Its metadata cannot be read either, so the next version starts with new metadata.
             metadata = {}
         return Document(
-            Key(thread_id, "", max(ids)), metadata.get("step", len(ids) - 1), {}, metadata, (), {}, NOTHING_KNOWN
+            Key(thread_id, "", max(ids)), metadata.get("step", len(ids) - 1), {}, metadata, (), {}, NO_BLOBS
         )
 
 
@@ -226,7 +226,9 @@ def store_document(
         before.known if before else None,
     )
     # Encode here and not in a worker: a transaction is open.
-    yield from put(d, done(encoded)).start()
+    if isinstance(encoded, Offload):
+        encoded = encoded.work()
+    yield from put(d, encoded).start()
     if question is not None:
         rows = done(encode_rows(codec, key, [(INTERRUPT, [question._asdict()])], "question", "", None))
         yield from put_writes(d, *rows).start()

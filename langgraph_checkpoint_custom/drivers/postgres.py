@@ -47,6 +47,7 @@ from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     READS,
     Batchable,
+    Form,
     Offload,
     Operation,
     Parts,
@@ -57,6 +58,7 @@ from langgraph_checkpoint_custom.engine.operation import (
     afollow,
     drive,
     follow,
+    operation_of,
 )
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
@@ -125,6 +127,14 @@ class PostgresDriver:
             return on_loop(self._connections.loop(), lambda: self.asetup(op))
         self._retrying(op or self._setup)
         self._ready = True
+
+    def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
+        """Send one statement and return its rows."""
+        return self.run(operation_of(form, params))
+
+    async def asend(self, form: Form, params: Sequence[Any]) -> list[Row]:
+        """Async version of `send`."""
+        return await self.arun(operation_of(form, params))
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result."""

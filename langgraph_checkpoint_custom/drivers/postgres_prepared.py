@@ -149,7 +149,9 @@ class Session:
         if not self._sends:
             return False
         often = True
-        for name, sql, _ in statements:
+        for name, sql, params in statements:
+            if isinstance(params, tuple):  # psycopg sends parameters by position.
+                return False
             if sql not in self._prepared and name not in MANY:
                 if name not in HOT:
                     return False

@@ -33,11 +33,14 @@ from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     READS,
     Access,
+    Form,
     Offload,
     Operation,
     RoundTrip,
+    Row,
     Steps,
     drive,
+    operation_of,
 )
 from langgraph_checkpoint_custom.errors import (
     StorageError,
@@ -95,6 +98,14 @@ class SqliteDriver:
     async def asetup(self) -> None:
         """Async version of `setup`."""
         await aside(self._worker("write").executor, self.setup)
+
+    def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
+        """Send one statement and return its rows."""
+        return self.run(operation_of(form, params))
+
+    async def asend(self, form: Form, params: Sequence[Any]) -> list[Row]:
+        """Async version of `send`."""
+        return await self.arun(operation_of(form, params))
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result."""

@@ -63,6 +63,8 @@ SAMPLE = 2_048
 # The least average size of an element, in bytes. Shorter ones, such as numbers, take longer to compare than to store.
 ELEMENT = 32
 
+# Bytes that the name and digest of a chunk take in memory, with the objects around them.
+CHUNK_MEMORY = 300
 # Names of chunks start with this. No channel version does: after "#", a version continues with JSON.
 NAME_MARK = "#/"
 _FOREIGN = "its chunks are not those that were stored"
@@ -123,9 +125,9 @@ class ChunkedValue(NamedTuple):
         return sum(map(_SIZE, self.chunks))
 
     @property
-    def pieces(self) -> int:
-        """Its weight in a cache without its objects, in units of about 300 bytes: one for each chunk."""
-        return len(self.chunks)
+    def memory(self) -> int:
+        """The bytes that it keeps in memory: those of each chunk's name and digest, and of the objects that it has."""
+        return sum([CHUNK_MEMORY + (chunk.size if chunk.objects else 0) for chunk in self.chunks])
 
     def without_objects(self) -> ChunkedValue:
         """The same value without the chunks' objects: a later value then has to be encoded to find its chunks."""
@@ -139,14 +141,9 @@ class UnchunkedValue(NamedTuple):
     samples: Sequence[bytes]
 
     @property
-    def size(self) -> int:
-        """The size of the samples in bytes."""
+    def memory(self) -> int:
+        """The bytes of the samples."""
         return sum(map(len, self.samples))
-
-    @property
-    def pieces(self) -> int:
-        """Its weight in a cache, in the units of `ChunkedValue.pieces`."""
-        return self.size // 300
 
     def without_objects(self) -> UnchunkedValue:
         """Itself, since it holds no objects."""

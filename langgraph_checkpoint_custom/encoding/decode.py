@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from langgraph_checkpoint_custom.encoding.chunks import Known
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.known import KnownValues, unmade
+from langgraph_checkpoint_custom.encoding.known import KnownBlobs, unmade
 from langgraph_checkpoint_custom.encoding.objects import pack, said_by
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, forget_interruption, interruption
 from langgraph_checkpoint_custom.encoding.values import Stored, Values
@@ -29,9 +29,6 @@ from langgraph_checkpoint_custom.model.keys import (
     location_of_metadata,
     location_of_write,
 )
-
-# The key under which documents of earlier releases hold the bytes of small values; now the values are in the document.
-EARLIER = "small_values"
 
 
 class StoredBlob(Protocol):
@@ -66,19 +63,18 @@ class Decoder:
         self._codec = codec
         self._location = (thread_id, checkpoint_ns, checkpoint_id)
         self._learns = learns
+        self._versions: dict[str, str] = {}
         self._large: dict[str, Known] = {}
-        self._document = b""
-        self._all_inline = True
 
     @property
-    def known(self) -> KnownValues:
-        """The values that were read so far, for the next checkpoint to reuse."""
-        return KnownValues(self._document, self._large, all_inline=self._all_inline)
+    def known(self) -> KnownBlobs | None:
+        """The blobs that were read so far, for the next checkpoint; None if there are none."""
+        return KnownBlobs(self._versions, self._large) if self._versions else None
 
     def blob(self, row: StoredBlob, find: Callable[[str, str], StoredBlob | None]) -> Any:
         """Decode the blob of a channel; `find` returns one of its chunks, by channel and name."""
-        self._all_inline = False
         channel, version = row.name or "", row.key or ""
+        self._versions[channel] = version
         location = location_of_blob(self._location[1], channel, version)
         if row.path is None:
             if row.type is None or row.value is None:
@@ -189,29 +185,15 @@ class Decoder:
             raise self._without_bytes("checkpoint", type_)
         try:
             if type_ == MSGPACK and (plain := self._codec.plain):  # True for nearly all.
-                stored, document = data, plain(data)
+                document = plain(data)
             else:
-                own, stored = self._unsealed(type_, data)
-                document = self._codec.loads_unsealed(own, stored)
-                stored = stored if own == MSGPACK and self._codec.packs else b""
+                document = self._codec.loads_unsealed(*self._unsealed(type_, data))
         except Exception as error:  # A serializer may raise anything.
             again = partial(self._codec.loads, type_, data, location_of_checkpoint(*self._location[1:]))
             self._fail(*self._culprit(error, type_, data), again)
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
             raise self._misshapen(document, type_)
-        if EARLIER in document:
-            self._add_earlier(document)
-        else:
-            self._document = stored
         return document
-
-    def _add_earlier(self, document: dict[str, Any]) -> None:
-        """Move the small values of an earlier release's document to where they are now."""
-        for channel, stored in document.pop(EARLIER).items():
-            try:
-                document["channel_values"][channel] = self._codec.unpack(stored)
-            except Exception as error:  # A serializer may raise anything.
-                self._fail(error, channel, MSGPACK, stored, partial(self._codec.unpack, stored))
 
     def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """Decode the checkpoint document without creating the objects of its inline values; `made` creates them."""
@@ -228,8 +210,6 @@ class Decoder:
             self._fail(error, "checkpoint", type_, data, read)
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
             raise self._misshapen(document, type_)
-        for channel, part in document.pop(EARLIER, {}).items():
-            document["channel_values"][channel] = unmade(part)
         return document
 
     def made(self, channel: str, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The values of a checkpoint that was read or stored, so that the next one can reuse what is stored already.
+"""What is known of the blobs of a stored checkpoint, so that the next one need not encode what is stored already.
 
 Must not know: SQL, connections, encryption.
 """
@@ -12,13 +12,13 @@ import ormsgpack
 
 from langgraph_checkpoint_custom.encoding.chunks import Known
 from langgraph_checkpoint_custom.encoding.extensions import Extension
-from langgraph_checkpoint_custom.encoding.objects import is_unicode, pack
-from langgraph_checkpoint_custom.errors import CheckpointError
+from langgraph_checkpoint_custom.encoding.objects import is_unicode
+from langgraph_checkpoint_custom.encoding.restored_messages import MODELS
 
 # The largest text or bytes that are part of the document with any serializer, in characters or bytes.
 INLINE_BYTES = 256
-# Bytes that count as one piece, see `ChunkedValue.pieces`; an inline value takes about as much besides its own bytes.
-PIECE = 300
+# Bytes of the version of a channel, with its place in a dict.
+NAME = 200
 
 
 def unmade(data: bytes) -> Any:
@@ -36,69 +36,56 @@ def is_short(value: Any) -> bool:
     return value is None or kind is bool or kind is float or (kind is bytes and len(value) <= INLINE_BYTES)
 
 
-class Packed(NamedTuple):
-    """An inline value that is not short: its channel version, and its bytes in msgpack."""
+def exceeds(values: Collection[Any], limit: int) -> bool:
+    """Whether values are certain to take more than `limit` bytes in msgpack, by what can be seen without encoding them.
 
-    version: object
-    data: bytes
+    False means that only encoding them can tell.
+    """
+    left = limit
+    todo = list(values)
+    while todo:
+        value = todo.pop()
+        kind = type(value)
+        if kind is str or kind is bytes:
+            left -= len(value)
+        elif kind is list:
+            left -= len(value)
+            todo += value
+        elif kind is dict:
+            left -= len(value)
+            todo += value.values()
+        elif kind in MODELS:
+            todo += value.__dict__.values()
+        else:
+            left -= 1
+        if left < 0:
+            return True
+    return False
 
 
-class KnownValues(NamedTuple):
-    """The known values of one checkpoint.
+class KnownBlobs(NamedTuple):
+    """The blobs of one stored checkpoint.
 
     Attributes:
-        document: The document of a checkpoint that was read, in msgpack; empty if it has another format.
+        versions: The version of each channel whose value is a blob, as the checkpoint's row names them.
         large: The chunks or samples of large values, by channel.
-        all_inline: Whether all values are in the document and none is in a blob.
-        packed: The inline values of a checkpoint that was stored, by channel, without short ones.
-        changes: In how many checkpoints one after the other, including this one, a channel had a new version; only of a
-            checkpoint that was stored.
     """
 
-    document: bytes
+    versions: Mapping[str, str]
     large: Mapping[str, Known]
-    all_inline: bool
-    packed: Mapping[str, Packed] = {}
-    changes: Mapping[str, int] = {}
-
-    @property
-    def inline(self) -> Mapping[str, Packed]:
-        """The inline values as they were stored, by channel, without short ones."""
-        if not self.document:
-            return self.packed
-        try:
-            document = unmade(self.document)
-            versions = document.get("channel_versions") or {}
-            return {
-                channel: Packed(versions[channel], pack(value))
-                for channel, value in document["channel_values"].items()
-                if channel in versions and not is_short(value)
-            }
-        except (TypeError, ValueError) as error:  # It was read before; ormsgpack drops what comes from outside.
-            raise CheckpointError(
-                "an exception from outside, such as a time limit, interrupted the encoding of the checkpoint, and was "
-                "lost; nothing was stored"
-            ) from error
 
     @property
     def size(self) -> int:
         """The bytes that it keeps in memory."""
-        size = len(self.document) + sum([PIECE + len(packed.data) for packed in self.packed.values()])
-        return size + sum([value.size for value in self.large.values()]) if self.large else size
+        return NAME * len(self.versions) + sum([value.memory for value in self.large.values()])
 
-    @property
-    def pieces(self) -> int:
-        """Its weight in a cache without objects, see `ChunkedValue.pieces`."""
-        inline = len(self.document) + sum([PIECE + len(packed.data) for packed in self.packed.values()])
-        return inline // PIECE + sum([value.pieces for value in self.large.values()])
-
-    def without_objects(self) -> KnownValues:
-        """The same values without what can be found out again: the objects of chunks."""
+    def without_objects(self) -> KnownBlobs:
+        """The same without what can be found out again: the objects of chunks."""
         return self._replace(large={channel: value.without_objects() for channel, value in self.large.items()})
 
-    def without(self, channels: Collection[str]) -> KnownValues:
-        """The same values without the large ones of these channels, because they were deleted."""
+    def without(self, channels: Collection[str]) -> KnownBlobs:
+        """The same without what is known of the large values of these channels, because they were deleted."""
         return self._replace(large={channel: value for channel, value in self.large.items() if channel not in channels})
 
 
-NOTHING_KNOWN = KnownValues(b"", {}, all_inline=False)
+NO_BLOBS = KnownBlobs({}, {})

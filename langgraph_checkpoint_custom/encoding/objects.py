@@ -15,9 +15,10 @@ bytearrays become what LangGraph makes of them, text and bytes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -70,16 +71,18 @@ class Packer:
     def __init__(self, *, exact: bool, secrets: bool) -> None:
         self._exact = exact
         self._secrets = secrets
+        self.pack_at_once: Callable[[Any], bytes] = partial(ormsgpack.packb, default=self._object, option=_OUTSIDE)
+        """Encodes a value in msgpack; if it fails, `pack` may still be able to."""
 
     def pack(self, obj: Any) -> bytes:
         """Encode a value in msgpack."""
         try:
-            return ormsgpack.packb(obj, default=self._object, option=_OUTSIDE)
+            return self.pack_at_once(obj)
         except ormsgpack.MsgpackEncodeError:
             converted, other = _with_extensions(obj)
             if not other:
                 raise
-            return ormsgpack.packb(converted, default=self._object, option=_OUTSIDE)
+            return self.pack_at_once(converted)
 
     def _object(self, obj: Any) -> Any:
         try:

@@ -248,10 +248,13 @@ class ExactSerializer(SerializerProtocol):
         self._stores = on_inexact == "store"
         self._encrypted = encrypted
         # With `pickle_fallback`, pickle is tried before the inexact form, because it stores the object as it is.
-        self.pack_exactly = Packer(exact=True, secrets=encrypted).pack
+        exactly, as_langgraph = Packer(exact=True, secrets=encrypted), Packer(exact=False, secrets=encrypted)
+        self.pack_exactly = exactly.pack
         """Encode a value in msgpack, or raise if it would come back as a different one."""
-        self._pack_as_langgraph = Packer(exact=False, secrets=encrypted).pack
-        self._pack = self._pack_as_langgraph if self._stores and not serde.pickle_fallback else self.pack_exactly
+        self._pack_as_langgraph = as_langgraph.pack
+        packer = as_langgraph if self._stores and not serde.pickle_fallback else exactly
+        self.pack = packer.pack
+        self._pack_at_once = packer.pack_at_once
         self._revive = self._object  # Bound once: a value may have thousands of objects.
         self.unpack: Callable[[bytes], Any] = partial(ormsgpack.unpackb, ext_hook=self._revive, option=_READ)
         """Decode a value of the type msgpack; if it fails, `reason` returns a better error."""
@@ -265,9 +268,14 @@ class ExactSerializer(SerializerProtocol):
             UnstorableValue: The value would come back as a different one. Errors of ormsgpack pass through.
         """
         if obj is None or type(obj) in (bytes, bytearray):
-            return self._serde.dumps_typed(obj)
+            kind, data = self._serde.dumps_typed(obj)
+            return kind, bytes(data)
         try:
-            return MSGPACK, self._pack(obj)
+            return MSGPACK, self._pack_at_once(obj)
+        except ormsgpack.MsgpackEncodeError:
+            pass
+        try:
+            return MSGPACK, self.pack(obj)
         except ormsgpack.MsgpackEncodeError as error:
             problem = cause_of(error)
         if self._serde.pickle_fallback and not isinstance(problem, SecretInClear):

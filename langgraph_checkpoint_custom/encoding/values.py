@@ -19,6 +19,7 @@ location, because threads are copied inside the database, without a key.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -43,6 +44,7 @@ from langgraph_checkpoint_custom.encoding.chunks import (
     with_samples,
 )
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
+from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import (
     MSGPACK,
     ExactSerializer,
@@ -164,15 +166,24 @@ class Values:
         self.clear = clear
         self.excluded = frozenset(excluded)
         self._compress = compress
+        self.seals_from = 0 if self.cipher else COMPRESS_FROM if compress else math.inf
+        """The bytes of a value of the type msgpack from which on it has to be sealed."""
         self._raw = raw
         self._reads_plain = self.cipher is None or earlier.plain or raw
-        unpack = self._serde.unpack if isinstance(self._serde, ExactSerializer) else None
+        exact = self._serde if isinstance(self._serde, ExactSerializer) else None
+        self.packs = exact is not None
+        """Whether the serializer writes LangGraph's msgpack, which `unpack` can read without a type."""
+        self.encode: Callable[[Any], tuple[str, bytes]] = exact.dumps_typed if exact else self._encode
+        """Encodes a value without sealing it: the serializer's type and bytes."""
+        self.pack: Callable[[Any], bytes] = exact.pack if exact else pack
+        """Encodes a value as a part of a larger one in msgpack."""
+        unpack = exact.unpack if exact else None
         self.unpack: Callable[[bytes], Any] = unpack or (lambda data: self._serde.loads_typed((MSGPACK, data)))
         """Decodes bytes of the type msgpack without layers; if it fails, `reason` returns a better error."""
         self.plain = unpack if self._reads_plain else None
         """Like `unpack`, for the bytes of a row of the type msgpack; None if unencrypted rows must not be read."""
 
-    @property
+    @cached_property
     def plaintext_keys(self) -> Collection[str] | None:
         """The metadata keys that may be readable in the database; None means all."""
         return self.clear if self.cipher is not None or self._hides else None
@@ -182,11 +193,6 @@ class Values:
         """Whether the serializer's bytes are unreadable, because a serializer of another class encrypts them."""
         stored = bytes(self._given.dumps_typed(PROBE)[1])
         return not all(text.encode() in stored for pair in PROBE.items() for text in pair)
-
-    @property
-    def packs(self) -> bool:
-        """Whether the serializer writes LangGraph's msgpack, which `unpack` can read without a type."""
-        return isinstance(self._serde, ExactSerializer)
 
     def reason(self, data: bytes, error: Exception) -> Exception:
         """Return why `unpack` or `plain` could not read bytes: a better error, or `error` itself."""
@@ -199,18 +205,18 @@ class Values:
         stored = self.dumps_unsealed(value)
         return self.seal(stored, location) if self.is_unsealed(stored) else stored
 
-    def dumps_unsealed(self, value: Any) -> Stored:
-        """Encode a value without sealing it.
-
-        If `is_unsealed` is true of the result, `seal` must follow; it needs only these bytes, not the value.
-        """
+    def _encode(self, value: Any) -> tuple[str, bytes]:
         type_, data = self._serde.dumps_typed(value)
-        return Stored(type_, bytes(data))
+        return type_, bytes(data)
+
+    def dumps_unsealed(self, value: Any) -> Stored:
+        """Encode a value without sealing it, as `encode` does."""
+        return Stored(*self.encode(value))
 
     def is_unsealed(self, stored: Stored) -> bool:
-        """Whether bytes from `dumps_unsealed` must be sealed; most need not be."""
+        """Whether bytes must be sealed; most need not be. Sealing needs only these bytes, not the value."""
         type_, data = stored
-        return self.cipher is not None or (self._compress and len(data) >= COMPRESS_FROM) or "|" in type_
+        return len(data) >= self.seals_from or "|" in type_
 
     def seal(self, stored: Stored, location: Location, names: str | None = None) -> Stored:
         """Compress or encrypt bytes for their row; `names` are the chunk names of a value in chunks."""

@@ -106,6 +106,35 @@ class Combined(NamedTuple):
     split: Callable[[Sequence[Any]], Sequence[Any]]
 
 
+class Together(NamedTuple):
+    """How several calls of one form become one round trip.
+
+    Attributes:
+        key: Returns the key of the row that a call changes, given its parameters. Calls with one key are never in one
+            round trip, and are sent in their order. None for reads, which may meet.
+        merge: Returns the round trip for the parameters of several calls.
+        split: Returns the rows for each call, given the reply to the round trip and the parameters of the calls.
+    """
+
+    key: Callable[[Sequence[Any]], Hashable] | None
+    merge: Callable[[Sequence[Sequence[Any]]], RoundTrip]
+    split: Callable[[Sequence[Any], Sequence[Sequence[Any]]], Sequence[list[Row]]]
+
+
+class Form(NamedTuple):
+    """An operation that is one statement, whose reply needs no decision, apart from its parameters.
+
+    A dialect makes its forms once. The driver sends one with the parameters of a call: by position, the thread first,
+    then the namespace.
+    """
+
+    operation: str
+    access: Access
+    name: str
+    sql: str
+    together: Together | None = None
+
+
 class Offload(NamedTuple):
     """Work on `size` bytes that needs no connection and may run on another OS thread; the reply is its result."""
 
@@ -147,6 +176,8 @@ class Operation(Generic[T]):
 class Driver(Protocol):
     """Runs operations, sync and async."""
 
+    def send(self, form: Form, params: Sequence[Any]) -> list[Row]: ...
+    async def asend(self, form: Form, params: Sequence[Any]) -> list[Row]: ...
     def run(self, op: Operation[T]) -> T: ...
     async def arun(self, op: Operation[T]) -> T: ...
     def look(self, op: Operation[T]) -> T: ...
@@ -194,6 +225,21 @@ def operation(
         return make
 
     return decorate
+
+
+def operation_of(
+    form: Form, params: Sequence[Any], before: Sequence[Statement] = (), after: Sequence[Statement] = ()
+) -> Operation[list[Row]]:
+    """Return the operation that sends one statement, for where a driver's `send` is not enough."""
+
+    def steps() -> Steps[list[Row]]:
+        (rows,) = yield RoundTrip((Statement(form.name, form.sql, tuple(params)),), before, after)
+        return list(rows)
+
+    def arguments() -> Mapping[str, Any]:
+        return {"thread_id": params[0], "checkpoint_ns": params[1], "rows": [tuple(params)]}
+
+    return Operation(form.operation, form.access, steps, arguments)
 
 
 def drive(op: Operation[T], perform: Callable[[RoundTrip | Offload], Any]) -> T:

@@ -306,14 +306,18 @@ def configurable(config: RunnableConfig) -> Mapping[str, Any]:
 def key_of(config: RunnableConfig) -> Key:
     """The key that a config names: a missing namespace is the root's, a missing checkpoint id the newest."""
     part = configurable(config)
-    thread_id = part.get("thread_id")
+    thread_id, checkpoint_ns = part.get("thread_id"), part.get("checkpoint_ns") or ""
+    checkpoint_id = part.get("checkpoint_id") or None
+    if type(thread_id) is str and type(checkpoint_ns) is str and (checkpoint_id is None or type(checkpoint_id) is str):
+        together = thread_id + checkpoint_ns + (checkpoint_id or "")
+        if together.isascii() and len(together) <= MAX_ID and "\0" not in together and thread_id[:1] > TENANT_MARK:
+            return Key(thread_id, checkpoint_ns, checkpoint_id)  # True for nearly all.
     if thread_id is None:
         raise ConfigError('config has no thread_id: pass {"configurable": {"thread_id": …}}')
-    checkpoint_id = part.get("checkpoint_id")
     return Key(
         thread_text(thread_id),
-        text("checkpoint_ns", part.get("checkpoint_ns") or "", MAX_NAME),
-        text("checkpoint_id", checkpoint_id, MAX_ID) if checkpoint_id else None,
+        text("checkpoint_ns", checkpoint_ns, MAX_NAME),
+        None if checkpoint_id is None else text("checkpoint_id", checkpoint_id, MAX_ID),
     )
 
 
@@ -329,8 +333,8 @@ def own_key_of(config: RunnableConfig) -> Key:
 
 
 def claim_of(config: RunnableConfig) -> str | None:
-    """The token of the claim in a config, or None."""
-    token = configurable(config).get(CLAIM_KEY)
+    """The token of the claim in a config that names a thread, or None."""
+    token = config["configurable"].get(CLAIM_KEY)
     if token == "":
         raise ConfigError("the token of the claim is empty; pass the lease.config that saver.claim() gives you")
     return None if token is None else text("the token of a claim", token, MAX_ID)

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from langgraph_checkpoint_custom.encoding.encode import Encoded
+from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Steps, through
-from langgraph_checkpoint_custom.model.keys import Key, Page
+from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, Page
 
 T = TypeVar("T")
 
@@ -79,15 +79,17 @@ def location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
     """Return the thread and the namespace that an operation is about."""
     arguments: Mapping[str, Any] = op.arguments()
     for what in arguments.values():
-        if isinstance(what, Encoded):
+        if isinstance(what, (Encoded, Draft)):
             return what.row.thread_id, what.row.checkpoint_ns
-        if isinstance(what, (Key, Page)):
+        if isinstance(what, (CheckpointRow, Key, Page)):
             return what.thread_id, what.checkpoint_ns
-    return arguments.get("thread_id", arguments.get("source")), None
+    return arguments.get("thread_id", arguments.get("source")), arguments.get("checkpoint_ns")
 
 
 def _size(argument: Any) -> int:
     """Return the bytes of the values in an argument of an operation."""
+    if isinstance(argument, CheckpointRow):
+        return _bytes_in(argument)
     if isinstance(argument, Encoded):
         return _bytes_in(argument.row) + sum(map(_bytes_in, argument.blobs))
     if isinstance(argument, Sequence) and not isinstance(argument, (str, bytes)):

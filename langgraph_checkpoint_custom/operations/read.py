@@ -14,11 +14,11 @@ from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
+from langgraph_checkpoint_custom.encoding.apart import version_key
 from langgraph_checkpoint_custom.encoding.decode import Decoder
-from langgraph_checkpoint_custom.encoding.encode import version_key
-from langgraph_checkpoint_custom.encoding.known import KnownValues
+from langgraph_checkpoint_custom.encoding.known import KnownBlobs
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Row, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -29,7 +29,7 @@ FORMAT_WITH_SENDS = 4
 _PATH_TASK_IDX = itemgetter(6, 5, 7)
 
 NextVersion = Callable[[None, None], str]
-Note = Callable[[Key, CipherProtocol | None, KnownValues], None]
+Note = Callable[[Key, CipherProtocol | None, KnownBlobs], None]
 
 
 class PageReply(NamedTuple):
@@ -64,30 +64,14 @@ def get_tuple(
 ) -> Steps[CheckpointTuple | None]:
     """Return the checkpoint of a key with its pending writes, or None.
 
-    Round trips: 1; on SQLite, where they do not cross a network, 2 for a checkpoint that refers to other rows.
+    Round trips: 1.
     Snapshot: one read snapshot over checkpoint, blobs and writes.
     Raises: CorruptCheckpoint.
     Source: BaseCheckpointSaver.get_tuple.
     """
     (found,) = yield d.select_checkpoint(key)
     rows = d.rows(found)
-    if rows and rows[0].kind == "more":
-        rows = yield from _referring(d, key, rows)
-    size = size_of(rows)
-    if size < OFFLOAD_BYTES:
-        return build_tuple(d, codec, next_version, note, rows)
-    return (yield from offload(size, build_tuple, d, codec, next_version, note, rows))
-
-
-def _referring(d: SqlDialect, asked: Key, rows: list[TupleRow]) -> Steps[list[TupleRow]]:
-    """Return all rows of a checkpoint if `rows` are only the first of them, and `rows` otherwise."""
-    while rows and rows[0].kind == "more":
-        (found,) = yield d.select_referring(Key(*rows[0][1:4]))
-        if found:
-            return d.rows(found)
-        (found,) = yield d.select_checkpoint(asked)  # It was deleted in between. Another one may be the newest.
-        rows = d.rows(found)
-    return rows
+    return (yield from offload(size_of(rows), build_tuple, d, codec, next_version, note, rows))
 
 
 @operation("read")
@@ -97,15 +81,14 @@ def get_tuple_to_write(
     """Return what `get_tuple` returns, and whether a newer checkpoint exists.
 
     Round trips: 1, or 2 for a checkpoint by its id. The newest id is read first. So a checkpoint that another run
-        stores between the two is a conflict, and the caller's run is not taken for a fork. On SQLite, where they do not
-        cross a network, one more for a checkpoint that refers to other rows.
+        stores between the two is a conflict, and the caller's run is not taken for a fork.
     Raises: CorruptCheckpoint.
     """
     newest: list[Any] = []
     if key.checkpoint_id is not None:
         (newest,) = yield d.select_newest_id(key)
     (reply,) = yield d.select_checkpoint(key)
-    rows = yield from _referring(d, key, d.rows(reply))
+    rows = d.rows(reply)
     found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, note, rows)
     return Reading(found, bool(newest) and newest[0][0] != key.checkpoint_id)
 
@@ -160,7 +143,7 @@ def build_tuple(
     thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
     decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id, learns=note is not None)
     found = one.made(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
-    if note:
+    if note and decoder.known:
         note(Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id), codec.cipher, decoder.known)
     return found
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langgraph_checkpoint_custom.encoding.encode import Encoded
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded
+from langgraph_checkpoint_custom.engine.operation import Offload, Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.operations.delta_history import HistoryRow, ancestor_rows
@@ -17,13 +17,13 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
 @operation("write")
-def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
+def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Draft, *, only_newest: bool = False) -> Steps[Encoded]:
     """Store a checkpoint with its new values; returns it as it was stored.
 
     Round trips: 1; on SQLite, where they do not cross a network, 2 if it refers to blobs, has a claim or must be the
         newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
         the run continued; the value is then stored again from the checkpoint itself. One more if a `DeltaChannel` needs
-        the parent and it does not exist, three more if it is hidden. One more on PostgreSQL if the checkpoint exists.
+        the parent and it does not exist, three more if it is hidden. One more for a draft.
     Rows: one checkpoint, one blob for each new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces the checkpoint.
     Raises: ClaimLost if it has a claim that is not held any more; CheckpointConflict with `only_newest` if the parent
@@ -31,9 +31,16 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         ancestor of it, and that was pruned or deleted.
     Source: BaseCheckpointSaver.put.
     """
-    if encoded.is_one_row and not only_newest:
-        (stored,) = yield d.insert_checkpoint(encoded)
-        if stored or (d.replaces and not encoded.replayed):
+    if isinstance(encoded, CheckpointRow):
+        encoded = Encoded(encoded, None)
+    if isinstance(encoded, Draft):
+        (rows,) = yield d.select_blobs_of(_parent(encoded.row))
+        names = [d.names(name) for name in rows[0]] if rows else ((), ())
+        finished = encoded.finish(dict(zip(*names, strict=True)))
+        encoded = (yield finished) if isinstance(finished, Offload) else finished
+    if encoded.is_one_row and encoded.replayed and not only_newest:
+        (stored,) = yield d.insert_checkpoint_on_parent(encoded.row)
+        if stored:
             return encoded
     needs_other_rows = encoded.references or encoded.replayed or encoded.claim or only_newest
     if not needs_other_rows and (rest := d.store_checked(encoded, ())):  # On PostgreSQL, put_checkpoint stores it.

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from langgraph_checkpoint_custom.encoding.encode import Encoded
+from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Parts, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.errors import Contention, no_list_of_names
 from langgraph_checkpoint_custom.migrations import load_shipped
@@ -176,7 +176,7 @@ class CitusDialect(PostgresDialect):
         In this order the writes are those of a time when nothing of the checkpoint was deleted yet, and the blobs of a
         version do not change. If a blob is missing, it was deleted meanwhile, and one statement reads all.
         """
-        whole = self._read_one(key)
+        (whole,) = super().select_checkpoint(key).statements
         location = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns}
         if key.checkpoint_id is None:
             first = [self.statement(name, **location) for name in ("last_writes", "head_latest")]

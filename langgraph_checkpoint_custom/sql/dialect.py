@@ -14,13 +14,15 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from langgraph_checkpoint_custom.encoding.encode import Encoded
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
+from langgraph_checkpoint_custom.encoding.rows import Encoded
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
     KIND_MARK,
+    CheckpointRow,
     Key,
     Page,
     WriteRow,
@@ -34,15 +36,19 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     # Storing
 
-    @abstractmethod
-    def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
-        """Store a checkpoint that is one row. The reply has a row if it was stored.
+    put_form: Form
+    """Stores a checkpoint that is one row and refers to no other rows; one that exists is replaced."""
 
-        On PostgreSQL, the reply is empty if nothing was stored: a checkpoint with this id exists, or the parent is
-        needed and is hidden or missing. SQLite replaces one that exists (`replaces`). If the parent is needed, the
-        reply is empty if it is hidden or missing; otherwise the checkpoint is stored and the reply is always empty.
-        Where nothing was stored, `put_checkpoint` has to decide.
-        """
+    @abstractmethod
+    def put_params(self, row: CheckpointRow) -> tuple[Any, ...]:
+        """The parameters of `put_form`, and the first ones of `insert_checkpoint_on_parent`."""
+
+    def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip:
+        """Store a checkpoint that is one row, if its parent exists and is not hidden; the reply has a row if so."""
+        name = "insert_checkpoint_on_parent"
+        parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
+        statement = Statement(name, self._texts[name], (*self.put_params(row), *parent))
+        return self._send(statement, locks=self._share(row.thread_id))
 
     @abstractmethod
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
@@ -63,9 +69,24 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
         """Store the checkpoint, if nothing prevents it, or nothing can; None if `put_checkpoint` stores it already."""
 
+    def select_blobs_of(self, key: Key) -> RoundTrip:
+        """Read the channels and versions of the blobs that the row of a checkpoint names."""
+        return self._send(self.statement("select_blobs_of", **key._asdict()))
+
+    @abstractmethod
+    def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
+        """What stores these writes of one task, or None if one statement does not.
+
+        Of regular writes with one key the first one remains, of special ones (`idx` < 0) the last.
+        """
+
+    @abstractmethod
+    def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> tuple[Any, ...]:
+        """The parameters of `writes_form`."""
+
     @abstractmethod
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
-        """Store writes. Of regular writes with one key the first one remains, of special ones (`idx` < 0) the last.
+        """Store any number of writes.
 
         With a claim, the reply to the last statement has a row if the claim is lost. Then nothing may be stored:
         PostgreSQL stores nothing, and on SQLite the operation fails, which rolls its transaction back.
@@ -77,24 +98,28 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     # Reading
 
+    latest_form: Form
+    """Reads the rows of the newest checkpoint of a thread and namespace, which are the parameters: `TupleRow`."""
+    exact_form: Form
+    """Reads the rows of the checkpoint of a key: `TupleRow`."""
+
     def select_newest_id(self, key: Key) -> RoundTrip:
         """Read the id of the newest checkpoint of a namespace."""
         return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
-        """Read the rows of one checkpoint: `TupleRow`. If the first is of the kind "more", use `select_referring`."""
-        return self.select_referring(key)
+        """Read the rows of one checkpoint: `TupleRow`."""
+        form, params = self.read_form(key)
+        return self._send(Statement(form.name, form.sql, params))
 
-    def select_referring(self, key: Key) -> RoundTrip:
-        """Read the rows of one checkpoint, with the values and sends that it refers to: `TupleRow`."""
-        return self._send(self._read_one(key))
-
-    def _read_one(self, key: Key) -> Statement:
+    def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
+        """What reads the rows of one checkpoint, and its parameters."""
         thread_id, checkpoint_ns, checkpoint_id = key
-        params = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}
+        if self.tenant:
+            thread_id = self.stored_thread(thread_id)
         if checkpoint_id is None:
-            return self.statement("page_latest", **params)
-        return self.statement("page_exact", **params, checkpoint_id=checkpoint_id)
+            return self.latest_form, (thread_id, checkpoint_ns)
+        return self.exact_form, (thread_id, checkpoint_ns, checkpoint_id)
 
     def select_page(self, page: Page) -> RoundTrip:
         """Read the rows of one page of a list: `TupleRow`."""

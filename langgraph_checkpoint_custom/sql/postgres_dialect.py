@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -18,8 +18,8 @@ from weakref import ref
 
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.encoding.encode import Encoded
-from langgraph_checkpoint_custom.engine.operation import Batchable, Combined, Later, RoundTrip, Row, Statement
+from langgraph_checkpoint_custom.encoding.rows import Encoded
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement, Together
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import SURELY_FIT, CheckpointRow, Key, ManyBytes, WriteRow
@@ -30,7 +30,8 @@ DEFAULT_SCHEMA = "langgraph_checkpoint"
 
 
 # Writes of a task that are sent as rows of VALUES at most; more are sent as arrays. A node seldom has more.
-FEW = 4
+FEW = 16
+_EMPTY = "{}", "{}", "{}"
 # What belongs to row-level security.
 ROW_SECURITY = re.compile("ROW LEVEL SECURITY|policy |CREATE POLICY|tenant_roles|current_tenant")
 # Tables with at least one row for each superstep.
@@ -101,7 +102,6 @@ class PostgresDialect(SqlDialect):
     hashes = True
     filter_contains = True
     negative_limit = 0
-    replaces = False
     sent_for: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
         {"searchable_make": ("searchable_make", "searchable_make_view")}
     )
@@ -109,10 +109,29 @@ class PostgresDialect(SqlDialect):
 
     def __init__(self, schema: str) -> None:
         super().__init__(*_texts_in(schema, self.layout), location=f"schema {schema!r}", schema=schema)
-        few = self._texts["insert_few_writes"]
-        self._insert_few = {size: with_rows(few, size) for size in range(1, FEW + 1)}
         self._family = _Family(self.layout)
         self._family.add(self)
+        self._make_forms()
+
+    def _make_forms(self) -> None:
+        """Make the forms of the present statements."""
+        texts = self._texts
+
+        def together(name: str, key: Any, merge: Any, split: Any) -> Together | None:
+            return Together(key, merge, split) if name in texts else None  # Citus has none of them.
+
+        puts = together("insert_checkpoints", _first_three, self._put_together, _no_rows)
+        self.put_form = Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"], puts)
+        latest = together("page_of_latest", None, partial(self._read_together, "page_of_latest"), _rows_of_each)
+        self.latest_form = Form("get_tuple", "read", "page_latest", texts["page_latest"], latest)
+        exact = together("page_of_exact", None, partial(self._read_together, "page_of_exact"), _rows_of_each)
+        self.exact_form = Form("get_tuple", "read", "page_exact", texts["page_exact"], exact)
+        writes = together("insert_writes_of_many", _first_four, self._writes_together, _no_rows)
+        few = texts["insert_few_writes"]
+        self._writes = {
+            size: Form("put_writes", "write", "insert_few_writes", with_rows(few, size), writes)
+            for size in range(1, FEW + 1)
+        }
 
     def learn_layout(self, layout: str | None) -> None:
         """Make this and all copies a dialect for tables of this layout.
@@ -132,7 +151,8 @@ class PostgresDialect(SqlDialect):
 
         self._texts, _ = _texts_in(self._schema, layout)
         self.__class__ = PostgresDialect if layout is None else CitusDialect
-        self._enter, self._leave = self._around()
+        self._set_around()
+        self._make_forms()
 
     def laid_out(self, partitions: int | None, distribute: str | None = None) -> PostgresDialect:
         """Return the same dialect, which creates new tables in partitions, or distributed ones."""
@@ -156,10 +176,14 @@ class PostgresDialect(SqlDialect):
     def for_tenant(self, tenant: str) -> Self:
         """Return the same statements for a tenant's rows only: by their keys, and by row-level security as well."""
         clone = super().for_tenant(tenant)
-        clone._enter, clone._leave = clone._around()
+        clone._set_around()
         self._family.add(clone)
         clone._follow_family()  # Another OS thread may have changed the layout while this was copied.
         return clone
+
+    def _set_around(self) -> None:
+        self._enter, self._leave = self._around()
+        self.sends_forms = not self._enter
 
     def _around(self) -> tuple[Sequence[Statement], Sequence[Statement]]:
         """Return what is sent before and after the statements of each round trip, for row-level security."""
@@ -181,54 +205,29 @@ class PostgresDialect(SqlDialect):
         """A list of texts from an array, which psycopg has made a list already."""
         return value or []
 
-    def schema_state(self) -> RoundTrip:
-        """Read the state of the schema; concurrent calls are one batch."""
-        return _same_reply(super().schema_state())
+    def put_params(self, row: CheckpointRow) -> tuple[Any, ...]:
+        """The parameters of `put_form`."""
+        thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id
+        lists = map(_texts, row[7:11]) if row.delta_channels or row.blob_channels else (_texts(row[7]), *_EMPTY)
+        return thread_id, *row[1:7], *lists, *row[11:], self.tenant
 
-    def schema_numbers(self) -> RoundTrip:
-        """Read the numbers of the applied migrations; concurrent calls are one batch."""
-        return _same_reply(super().schema_numbers())
-
-    def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
-        """Store a checkpoint that is one row, in one statement; it can be part of a batch if it needs no parent."""
-        row = encoded.row
-        if encoded.replayed:
-            statement = self._later("insert_checkpoint_on_parent", lambda: columns(row))
-            return self._send(statement, locks=self._share(row.thread_id))
-        statement = self._later("insert_checkpoint", lambda: columns(row))
-        batchable = Batchable(
-            ("insert_checkpoints", self.tenant),
-            row[:3],
-            len(row.checkpoint) + len(row.metadata),
-            row,
-            self._insert_checkpoints,
-        )
-        return self._send(statement, batchable=batchable)
-
-    def _insert_checkpoints(self, batch: Sequence[CheckpointRow]) -> Combined:
-        # All batches insert in the same order, to avoid deadlocks.
-        rows = sorted(batch, key=lambda row: row[:3])
+    def _put_together(self, calls: Sequence[Sequence[Any]]) -> RoundTrip:
+        rows = sorted(calls, key=_first_three)  # All batches insert in the same order, to avoid deadlocks.
+        columns = list(zip(*rows, strict=True))
+        names = ("thread_ids", "namespaces", "checkpoint_ids", "parent_ids", "root_ids", "run_ids")
         statement = self.statement(
             "insert_checkpoints",
-            **self._keys([Key(*row[:3]) for row in rows]),
-            parent_ids=_texts([row.parent_id for row in rows]),
-            root_ids=_texts([row.root_id for row in rows]),
-            run_ids=_texts([row.run_id for row in rows]),
-            formats=_numbers([row.format for row in rows]),
-            inline_channels=_texts([_texts(row.inline_channels) for row in rows]),
-            delta_channels=_texts([_texts(row.delta_channels) for row in rows]),
-            checkpoint_types=_texts([row.checkpoint_type for row in rows]),
-            checkpoints=ManyBytes(row.checkpoint for row in rows),
-            metadata_types=_texts([row.metadata_type for row in rows]),
-            metadata=ManyBytes(row.metadata for row in rows),
-            metadata_filters=_texts([row.metadata_filter for row in rows]),
+            **{name: _texts(column) for name, column in zip(names, columns, strict=False)},
+            formats=_numbers(columns[6]),
+            inline_channels=_texts(columns[7]),
+            delta_channels=_texts(columns[8]),
+            checkpoint_types=_texts(columns[11]),
+            checkpoints=ManyBytes(columns[12]),
+            metadata_types=_texts(columns[13]),
+            metadata=ManyBytes(columns[14]),
+            metadata_filters=_texts(columns[15]),
         )
-
-        def split(reply: Sequence[Any]) -> Sequence[Any]:
-            stored = {tuple(row) for row in reply[0]}
-            return [[[(True,)] if (self.stored_thread(row.thread_id), *row[1:3]) in stored else []] for row in batch]
-
-        return Combined(self._send(statement, locks=[self.statement("limit_waiting")]), split)
+        return self._send(statement, locks=[self.statement("limit_waiting")])
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""
@@ -248,24 +247,10 @@ class PostgresDialect(SqlDialect):
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> None:
         """Return None: `put_checkpoint` checks and stores in one statement."""
 
-    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
-        """Store the writes of a task in one statement; without a claim, it can be part of a batch."""
-        few = self._insert_few.get(len(rows)) if claim is None else None
-        if few:
-            statement = Statement("insert_few_writes", few, Later(lambda: self._confined(_few_writes(key, rows))))
-        else:
-            statement = self._later("insert_writes", lambda: _with_writes(key, rows, claim))
-        if claim is not None:
-            lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
-            return self._send(statement, lost, locks=self._share(key.thread_id))
-        batchable = Batchable(
-            ("insert_writes", self.tenant),
-            (*key, rows[0].task_id),
-            sum(len(row.value) for row in rows),
-            (key, rows),
-            self._insert_writes_of_many,
-        )
-        return self._send(statement, batchable=batchable)
+    def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
+        """What stores up to 16 writes of a task, unless the keys of their values have to be tried first."""
+        form = self._writes.get(len(rows))
+        return None if form is None or self.try_blobs(key, rows) else form
 
     def try_blobs(self, key: Key, rows: Sequence[WriteRow]) -> RoundTrip | None:
         """Insert blobs with the keys of the channels' values and delete them again; None if all keys are short.
@@ -288,78 +273,69 @@ class PostgresDialect(SqlDialect):
         tried = [self.statement("import_blobs", **where, **blob, channel=channel) for channel in long]
         return self._send(*tried, self.statement("delete_tried_blobs", **where, channels=_texts(long)))
 
-    def _insert_writes_of_many(self, batch: Sequence[tuple[Key, Sequence[WriteRow]]]) -> Combined:
-        # All batches insert in the same order, to avoid deadlocks.
-        flat = [
-            (key, row) for key, rows in sorted(batch, key=lambda call: (call[0], call[1][0].task_id)) for row in rows
-        ]
+    def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> tuple[Any, ...]:
+        """The parameters of `writes_form`."""
+        location = (self.stored_thread(key.thread_id), *key[1:], *rows[0][1:4])
+        return tuple([cell for row in rows for cell in (*location, row.idx, row.channel, row.type, row.value)])
+
+    def _writes_together(self, calls: Sequence[Sequence[Any]]) -> RoundTrip:
+        rows = [call[at : at + 10] for call in sorted(calls, key=_first_four) for at in range(0, len(call), 10)]
+        columns = list(zip(*rows, strict=True))
         statement = self.statement(
             "insert_writes_of_many",
-            **self._keys([key for key, _ in flat]),
-            task_ids=_texts([row.task_id for _, row in flat]),
-            idxs=_numbers([row.idx for _, row in flat]),
-            task_paths=_texts([row.task_path for _, row in flat]),
-            run_ids=_texts([row.run_id for _, row in flat]),
-            channels=_texts([row.channel for _, row in flat]),
-            types=_texts([row.type for _, row in flat]),
-            values=ManyBytes(row.value for _, row in flat),
+            thread_ids=_texts(columns[0]),
+            namespaces=_texts(columns[1]),
+            checkpoint_ids=_texts(columns[2]),
+            task_ids=_texts(columns[3]),
+            task_paths=_texts(columns[4]),
+            run_ids=_texts(columns[5]),
+            idxs=_numbers(columns[6]),
+            channels=_texts(columns[7]),
+            types=_texts(columns[8]),
+            values=ManyBytes(columns[9]),
         )
         # A write that replaces a row waits if that is being deleted. The limit ends the wait for the other calls.
-        limit = [self.statement("limit_waiting")]
-        return Combined(self._send(statement, locks=limit), lambda _: [[[]]] * len(batch))
+        return self._send(statement, locks=[self.statement("limit_waiting")])
 
-    def select_checkpoint(self, key: Key) -> RoundTrip:
-        """Read the rows of a checkpoint in one statement that can be part of a batch."""
-        statement = self._read_one(key)
-        batchable = Batchable((statement.name, self.tenant), None, 0, key, self._select_checkpoints)
-        return self._send(statement, batchable=batchable)
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
+        """Store the writes of a task in one statement."""
+        statement = self.statement("insert_writes", **_with_writes(key, rows, claim))
+        if claim is None:
+            return self._send(statement)
+        lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
+        return self._send(statement, lost, locks=self._share(key.thread_id))
 
-    def _select_checkpoints(self, keys: Sequence[Key]) -> Combined:
-        name = "page_of_latest" if keys[0].checkpoint_id is None else "page_of_exact"
-
-        def split(reply: Sequence[Any]) -> Sequence[Any]:
-            found: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
-            for row in reply[0]:
-                found[row[1], row[2]].append(row)
-            return [
-                # The row of a blob has no checkpoint id, because several checkpoints may share the blob.
-                [[row for row in found[self.stored_thread(thread), ns] if exact is None or row[3] in (exact, None)]]
-                for thread, ns, exact in keys
-            ]
-
-        return Combined(self._send(self.statement(name, **self._keys(list(dict.fromkeys(keys))))), split)
-
-    def _later(self, name: str, params: Callable[[], dict[str, Any]]) -> Statement:
-        return Statement(name, self._texts[name], Later(lambda: self._confined(params())))
-
-    def _keys(self, keys: Sequence[Key]) -> dict[str, Any]:
-        """The parameters for many keys, one array for each column."""
-        return {
-            "thread_ids": _texts([self.stored_thread(key.thread_id) for key in keys]),
-            "namespaces": _texts([key.checkpoint_ns for key in keys]),
-            "checkpoint_ids": _texts([key.checkpoint_id for key in keys]),
-        }
+    def _read_together(self, name: str, calls: Sequence[Sequence[Any]]) -> RoundTrip:
+        columns = zip(*dict.fromkeys(calls), strict=True)
+        names = ("thread_ids", "namespaces", "checkpoint_ids")
+        params = {each: _texts(column) for each, column in zip(names, columns, strict=False)}
+        return self._send(self.statement(name, **params))
 
 
-def _same_reply(round_trip: RoundTrip) -> RoundTrip:
-    """Return a read that can be part of a batch in which all calls get the same reply."""
-
-    def merge(batch: Sequence[None]) -> Combined:
-        return Combined(round_trip, lambda reply: [reply] * len(batch))
-
-    return round_trip._replace(batchable=Batchable(round_trip.statements[0].name, None, 0, None, merge))
+def _first_three(params: Sequence[Any]) -> tuple[Any, ...]:
+    """The key of a checkpoint, given the parameters of a put."""
+    return tuple(params[:3])
 
 
-def _few_writes(key: Key, rows: Sequence[WriteRow]) -> dict[str, Any]:
-    """The parameters for a few writes of a task, one by one."""
-    first = rows[0]
-    params = key._asdict() | {"task_id": first.task_id, "task_path": first.task_path, "run_id": first.run_id}
-    for number, row in enumerate(rows):
-        params[f"idx{number}"] = row.idx
-        params[f"channel{number}"] = row.channel
-        params[f"type{number}"] = row.type
-        params[f"value{number}"] = row.value
-    return params
+def _first_four(params: Sequence[Any]) -> tuple[Any, ...]:
+    """The key of a task, given the parameters of its writes."""
+    return tuple(params[:4])
+
+
+def _no_rows(_: Sequence[Any], calls: Sequence[Sequence[Any]]) -> Sequence[list[Row]]:
+    return [[] for _ in calls]
+
+
+def _rows_of_each(reply: Sequence[Any], calls: Sequence[Sequence[Any]]) -> Sequence[list[Row]]:
+    """The rows for each call, out of those of all checkpoints."""
+    found: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in reply[0]:
+        found[row[1], row[2]].append(row)
+    # The row of a blob has no checkpoint id, because several checkpoints may share the blob.
+    return [
+        [row for row in found[thread_id, checkpoint_ns] if not exact or row[3] in (*exact, None)]
+        for thread_id, checkpoint_ns, *exact in calls
+    ]
 
 
 def _with_writes(key: Key, rows: Sequence[WriteRow], claim: str | None) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any
 
-from langgraph_checkpoint_custom.encoding.encode import Encoded
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
+from langgraph_checkpoint_custom.encoding.rows import Encoded
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -19,6 +19,8 @@ from langgraph_checkpoint_custom.sql.thread_statements import Fork, fork_params
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode  # json.loads first checks the type of its argument.
+
+_EMPTY = "[]", "[]", "[]"
 
 # Writes that one statement inserts. A single statement needs no transaction around it.
 WRITES = 16
@@ -32,7 +34,6 @@ class SqliteDialect(SqlDialect):
     hashes = False
     filter_contains = False
     negative_limit = None
-    replaces = True
     sent_for = MappingProxyType(
         {
             "delete_thread": ("delete_thread", "delete_thread_writes", "delete_thread_blobs", "delete_thread_labels"),
@@ -54,8 +55,14 @@ class SqliteDialect(SqlDialect):
 
     def __init__(self, path: str) -> None:
         super().__init__(load_statements("sqlite"), load_migrations("sqlite"), location=path, schema="main")
-        insert = self._texts["insert_writes"]
-        self._insert_writes = {size: with_rows(insert, size) for size in range(1, WRITES + 1)}
+        texts = self._texts
+        self.put_form = Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"])
+        self.latest_form = Form("get_tuple", "read", "page_latest", texts["page_latest"])
+        self.exact_form = Form("get_tuple", "read", "page_exact", texts["page_exact"])
+        insert = texts["insert_writes"]
+        self._writes = {
+            size: Form("put_writes", "write", "insert_writes", with_rows(insert, size)) for size in range(1, WRITES + 1)
+        }
 
     def shipped(self) -> Sequence[str]:
         """The lines of `shipped.txt`."""
@@ -74,9 +81,11 @@ class SqliteDialect(SqlDialect):
         """A list from its JSON text."""
         return [] if value is None or value == "[]" else _DECODE(value)[0]
 
-    def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
-        """Store a checkpoint that is one row, in one statement."""
-        return self._send(self._insert(encoded.row, encoded.row.parent_id if encoded.replayed else None))
+    def put_params(self, row: CheckpointRow) -> tuple[Any, ...]:
+        """The parameters of `put_form`."""
+        thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id
+        lists = map(self.array, row[7:11]) if row.delta_channels or row.blob_channels else (self.array(row[7]), *_EMPTY)
+        return thread_id, *row[1:7], *lists, *row[11:]
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Read the problems. No other transaction writes between this and `store_checked`."""
@@ -100,24 +109,8 @@ class SqliteDialect(SqlDialect):
         location = self.stored_thread(row.thread_id), row.checkpoint_ns
         blobs = [location + blob for blob in encoded.blobs]
         put = [Statement("put_blobs", self._texts["put_blobs"], blobs)] if blobs else []
-        return self._send(*put, self._insert(row))
-
-    def _insert(self, row: CheckpointRow, parent: str | None = None) -> Statement:
-        """Make the statement; with a `parent`, it stores only if that exists and is not hidden."""
-        location = self.stored_thread(row.thread_id), row.checkpoint_ns
-        values = *location, *row[2:7], *map(self.array, row[7:11]), *row[11:]
-        if parent is None:
-            return Statement("insert_checkpoint", self._texts["insert_checkpoint"], values)
-        name = "insert_checkpoint_on_parent"
-        return Statement(name, self._texts[name], (*values, *location, parent))
-
-    def select_checkpoint(self, key: Key) -> RoundTrip:
-        """Read the rows of a checkpoint that refers to no other rows; for others, `select_referring` is needed."""
-        thread_id, checkpoint_ns, checkpoint_id = key
-        location = self.stored_thread(thread_id), checkpoint_ns
-        if checkpoint_id is None:
-            return RoundTrip((Statement("select_latest", self._texts["select_latest"], location * 3),))
-        return RoundTrip((Statement("select_exact", self._texts["select_exact"], (*location, checkpoint_id) * 2),))
+        form = self.put_form
+        return self._send(*put, Statement(form.name, form.sql, self.put_params(row)))
 
     def fork_thread(self, fork: Fork) -> RoundTrip:
         """Read what prevents the fork. No other transaction writes between this and `store_fork`."""
@@ -127,14 +120,23 @@ class SqliteDialect(SqlDialect):
         """Store the copies."""
         return self._send(*self._copies("store_fork", fork))
 
+    def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
+        """What stores up to 16 writes of a task."""
+        return self._writes.get(len(rows))
+
+    def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> tuple[Any, ...]:
+        """The parameters of `writes_form`."""
+        cells = [cell for row in rows for cell in (row.idx, row.channel, row.type, row.value)]
+        thread_id = self.stored_thread(key.thread_id) if self.tenant else key.thread_id
+        return thread_id, *key[1:], *rows[0][1:4], *cells
+
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task, with one statement for each 16 of them."""
-        location = (self.stored_thread(key.thread_id), *key[1:], *rows[0][1:4])
-        cells = [cell for row in rows for cell in (row.idx, row.channel, row.type, row.value)]
         statements = []
         for at in range(0, len(rows), WRITES):
-            some = cells[4 * at : 4 * (at + WRITES)]
-            statements.append(Statement("insert_writes", self._insert_writes[len(some) // 4], (*location, *some)))
+            some = rows[at : at + WRITES]
+            form = self._writes[len(some)]
+            statements.append(Statement(form.name, form.sql, self.writes_params(key, some)))
         if claim:
             statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))
         return self._send(*statements)

@@ -41,8 +41,6 @@ class Statements(ABC):
     """Whether a dict or list in a filter matches values that contain it, as in LangGraph's saver of the database."""
     negative_limit: ClassVar[int | None]
     """What a limit below zero means, as in LangGraph's saver of the database; None means all."""
-    replaces: ClassVar[bool]
-    """Whether `insert_checkpoint` replaces a checkpoint that exists, and checks whether a needed parent exists."""
     sent_for: ClassVar[Mapping[str, Sequence[str]]]
     """The statements that are sent for a name, in their order, where that is not the one statement of that name."""
     layout: ClassVar[str | None] = None
@@ -58,6 +56,8 @@ class Statements(ABC):
         self.location = location
         self._schema = schema
         self.tenant = ""
+        self.sends_forms = True
+        """Whether a driver may send a form as it is: nothing has to be sent around it."""
         self._enter: Sequence[Statement] = ()
         self._leave: Sequence[Statement] = ()
 

@@ -38,5 +38,5 @@ def api(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def changing_values_in_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value of more than 1,024 bytes is a blob, also if it changes with every superstep, as one of 16 KB is."""
-    monkeypatch.setattr("langgraph_checkpoint_custom.encoding.inline.CHANGING_VALUES", 0)
+    """A value of more than 1,024 bytes is a blob, however small the checkpoint is."""
+    monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.DOCUMENT", 0)

@@ -31,8 +31,8 @@ from tests.stores import Client, Store
 
 NextId = Callable[[], str]
 TABLES = ("checkpoints", "writes", "blobs")
-# Longer than what the checkpoint document holds inline, so that it becomes a blob.
-LONG = "long " * 300
+# Longer than a checkpoint of one document, so that it becomes a blob.
+LONG = "long " * 900
 
 
 def noise(length: int) -> str:

@@ -49,8 +49,7 @@ INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, versi
 VALUES
     -- repeat
     (%(thread_id)s, %(checkpoint_ns)s, %(channel0)s, %(version0)s, %(type0)s, %(value0)b, %(chunks0)s)
-ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, chunks = EXCLUDED.chunks
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: replace_checkpoint
 -- differs: as put_checkpoint.

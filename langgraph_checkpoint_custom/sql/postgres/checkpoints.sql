@@ -7,37 +7,35 @@ INSERT INTO langgraph_checkpoint.checkpoints (
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
 )
 
+-- fragment: replace_checkpoint
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
+    parent_id = EXCLUDED.parent_id, root_id = EXCLUDED.root_id, run_id = EXCLUDED.run_id,
+    format = EXCLUDED.format, hidden = false, inline_channels = EXCLUDED.inline_channels,
+    delta_channels = EXCLUDED.delta_channels, blob_channels = EXCLUDED.blob_channels,
+    blob_versions = EXCLUDED.blob_versions, checkpoint_type = EXCLUDED.checkpoint_type,
+    checkpoint = EXCLUDED.checkpoint, metadata_type = EXCLUDED.metadata_type, metadata = EXCLUDED.metadata,
+    metadata_filter = EXCLUDED.metadata_filter
+
 -- name: insert_checkpoint
--- A checkpoint that refers to no other rows.
--- differs: one that exists is stored again by put_checkpoint, which may wait for a transaction that deletes it.
+-- A checkpoint that refers to no other rows. Parameters go by position.
 -- include: into_checkpoints
-VALUES (
-    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
-    %(inline_channels)s, %(delta_channels)s, '{}', '{}',
-    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s, %(tenant)s
-)
-ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
-RETURNING true
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %s, %b, %s, %s)
+-- include: replace_checkpoint
 
 -- name: insert_checkpoint_on_parent
 -- insert_checkpoint for one whose parent has to exist and not to be hidden. A row says that it was stored.
 -- differs: the transaction shares the thread's lock, so that the parent is not deleted.
 -- include: into_checkpoints
-SELECT
-    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
-    %(inline_channels)s::text[], %(delta_channels)s::text[], '{}', '{}',
-    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb, %(tenant)s
+SELECT %s, %s, %s, %s, %s, %s, %s, %s::text[], %s::text[], %s::text[], %s::text[], %s, %b, %s, %b, %s::jsonb, %s
 WHERE EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(parent_id)s
-    AND NOT hidden
+    WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s AND NOT hidden
 )
-ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+-- include: replace_checkpoint
 RETURNING true
 
 -- name: insert_checkpoints
--- differs: insert_checkpoint for a batch. The lists of each checkpoint are array literals. The rows are the keys of
--- those that were stored.
+-- differs: insert_checkpoint for a batch. The lists of each checkpoint are array literals.
 -- include: into_checkpoints
 SELECT
     m.thread_id, m.checkpoint_ns, m.checkpoint_id, m.parent_id, m.root_id, m.run_id, m.format,
@@ -53,8 +51,7 @@ FROM unnest(
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, inline_channels, delta_channels,
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
 )
-ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
-RETURNING thread_id, checkpoint_ns, checkpoint_id
+-- include: replace_checkpoint
 
 -- name: put_checkpoint
 -- differs: one statement finds the problems and, if there are none, stores the checkpoint and its blobs; on SQLite,
@@ -104,8 +101,7 @@ WITH refs AS MATERIALIZED (
         %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(chunks)s::text[]
     ) AS n (channel, version, type, value, chunks)
     WHERE NOT EXISTS (SELECT FROM problems)
-    ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, chunks = EXCLUDED.chunks
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 ), stored_checkpoint AS (
     -- include: into_checkpoints
     SELECT
@@ -115,13 +111,7 @@ WITH refs AS MATERIALIZED (
         %(blob_versions)s::text[] || ARRAY(SELECT version FROM refs WHERE found AND NOT required),
         %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb, %(tenant)s
     WHERE NOT EXISTS (SELECT FROM problems)
-    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
-        parent_id = EXCLUDED.parent_id, root_id = EXCLUDED.root_id, run_id = EXCLUDED.run_id,
-        format = EXCLUDED.format, hidden = false, inline_channels = EXCLUDED.inline_channels,
-        delta_channels = EXCLUDED.delta_channels, blob_channels = EXCLUDED.blob_channels,
-        blob_versions = EXCLUDED.blob_versions, checkpoint_type = EXCLUDED.checkpoint_type,
-        checkpoint = EXCLUDED.checkpoint, metadata_type = EXCLUDED.metadata_type, metadata = EXCLUDED.metadata,
-        metadata_filter = EXCLUDED.metadata_filter
+    -- include: replace_checkpoint
 )
 SELECT what, channel FROM problems
 
@@ -134,13 +124,14 @@ SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.
 WHERE EXCLUDED.idx < 0
 
 -- name: insert_few_writes
--- differs: insert_writes for a few writes without a claim, where no arrays have to be parsed.
+-- differs: insert_writes for a few writes without a claim, where no arrays have to be parsed. Parameters go by
+-- position.
 INSERT INTO langgraph_checkpoint.writes AS w (
     thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, run_id, idx, channel, type, value
 )
 VALUES
     -- repeat
-    (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(task_path)s, %(run_id)s, %(idx0)s, %(channel0)s, %(type0)s, %(value0)b)
+    (%s, %s, %s, %s, %s, %s, %s, %s, %s, %b)
 -- include: on_existing_write
 
 -- name: insert_writes
@@ -173,6 +164,10 @@ SELECT * FROM unnest(
 DELETE FROM langgraph_checkpoint.blobs
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND channel = ANY (%(channels)s::text[])
 AND version = %(version)s
+
+-- name: select_blobs_of
+SELECT blob_channels, blob_versions FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 
 -- name: select_newest_id
 -- include: newest_of_namespace
@@ -266,7 +261,7 @@ WHERE p.format < 4
 -- name: page_latest
 WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+    WHERE thread_id = %s AND checkpoint_ns = %s AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
 -- include: blobs_of_one
@@ -275,7 +270,7 @@ WITH page AS MATERIALIZED (
 -- name: page_exact
 WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+    WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s
 )
 -- include: blobs_of_one
 -- include: rows_of_page

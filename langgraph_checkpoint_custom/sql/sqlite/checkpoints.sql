@@ -8,7 +8,6 @@ INSERT INTO checkpoints (
 )
 
 -- fragment: replace_checkpoint
--- differs: a part of put_checkpoint in postgres/.
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     parent_id = excluded.parent_id, root_id = excluded.root_id, run_id = excluded.run_id,
     format = excluded.format, hidden = 0, inline_channels = excluded.inline_channels,
@@ -18,15 +17,13 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     metadata_filter = excluded.metadata_filter
 
 -- name: insert_checkpoint
--- A checkpoint that refers to no other rows.
--- differs: one that exists is replaced, so there is no row to say that it was stored. Parameters go by position.
+-- A checkpoint that refers to no other rows. Parameters go by position.
 -- include: into_checkpoints
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- include: replace_checkpoint
 
 -- name: insert_checkpoint_on_parent
 -- insert_checkpoint for one whose parent has to exist and not to be hidden. A row says that it was stored.
--- differs: one that exists is replaced.
 -- include: into_checkpoints
 SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 WHERE EXISTS (
@@ -72,8 +69,7 @@ SELECT 'claim', NULL WHERE :claim IS NOT NULL AND NOT EXISTS (
 -- name: put_blobs
 -- differs: sent before insert_checkpoint if put_problems has found no problem; a part of put_checkpoint in postgres/.
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks) VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-DO UPDATE SET type = excluded.type, value = excluded.value, chunks = excluded.chunks
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: insert_writes
 -- differs: a row of VALUES for each write, and parameters go by position. So each of 50 writes takes 3 µs; as a
@@ -91,6 +87,10 @@ SET task_path = excluded.task_path, channel = excluded.channel, type = excluded.
         WHEN writes.type = excluded.type AND writes.value = excluded.value THEN writes.run_id ELSE excluded.run_id
     END
 WHERE excluded.idx < 0
+
+-- name: select_blobs_of
+SELECT blob_channels, blob_versions FROM checkpoints
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 
 -- name: select_newest_id
 -- include: newest_of_namespace
@@ -202,7 +202,7 @@ WHERE likelihood(p.format < 4, 0.00001)
 -- name: page_latest
 WITH page AS MATERIALIZED (
     -- include: keys_of_checkpoints
-    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
+    WHERE thread_id = ? AND checkpoint_ns = ? AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
 -- include: blobs_of_one
@@ -212,7 +212,7 @@ WITH page AS MATERIALIZED (
 -- differs: not materialized, because looking the row up again costs less than storing it.
 WITH page AS NOT MATERIALIZED (
     -- include: keys_of_checkpoints
-    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 )
 -- include: blobs_of_one
 -- include: rows_of_page
