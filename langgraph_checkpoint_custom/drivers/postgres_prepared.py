@@ -53,7 +53,6 @@ HOT = frozenset(
         "head_latest",
         "last_writes",
         "put_blobs",
-        "replace_checkpoint",
         "select_blob_keys",
         "select_blobs",
         "select_newest_other",

@@ -134,6 +134,10 @@ class Form(NamedTuple):
     sql: str
     together: Together | None = None
 
+    def with_params(self, params: Sequence[Any]) -> Statement:
+        """Return the statement of one call."""
+        return Statement(self.name, self.sql, tuple(params))
+
 
 class Offload(NamedTuple):
     """Work on `size` bytes that needs no connection and may run on another OS thread; the reply is its result."""
@@ -233,7 +237,7 @@ def operation_of(
     """Return the operation that sends one statement, for where a driver's `send` is not enough."""
 
     def steps() -> Steps[list[Row]]:
-        (rows,) = yield RoundTrip((Statement(form.name, form.sql, tuple(params)),), before, after)
+        (rows,) = yield RoundTrip((form.with_params(params),), before, after)
         return list(rows)
 
     def arguments() -> Mapping[str, Any]:

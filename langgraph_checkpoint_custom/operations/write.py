@@ -38,7 +38,10 @@ def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Draft, *, only_newest:
         names = [d.names(name) for name in rows[0]] if rows else ((), ())
         finished = encoded.finish(dict(zip(*names, strict=True)))
         encoded = (yield finished) if isinstance(finished, Offload) else finished
-    if encoded.is_one_row and encoded.replayed and not only_newest:
+    if encoded.is_one_row and not only_newest:
+        if not encoded.replayed:
+            yield d.insert_checkpoint(encoded.row)
+            return encoded
         (stored,) = yield d.insert_checkpoint_on_parent(encoded.row)
         if stored:
             return encoded
@@ -68,7 +71,8 @@ def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Draft, *, only_newest:
             if lost:
                 raise _pruned(encoded.row, lost)
             parent_is_complete = True
-        encoded = encoded.without([channel for what, channel in problems if what == "value"])
+        if lost := [channel for what, channel in problems if what == "value"]:
+            encoded = encoded.without(lost)
 
 
 def _conflict(row: CheckpointRow, newest: str) -> CheckpointConflict:

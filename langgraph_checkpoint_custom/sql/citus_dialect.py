@@ -68,19 +68,16 @@ class CitusDialect(PostgresDialect):
 
     # Storing
 
-    def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
-        """Store a checkpoint that is one row, if it does not exist and its parent does, if that is needed."""
-        row = encoded.row
-        statement = self.statement("insert_checkpoint", **columns(row))
-        if not encoded.replayed:
-            return self._send(statement)
+    def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip:
+        """Store a checkpoint that is one row, if its parent exists and is not hidden."""
         parent = self.statement("select_parent", **columns(row))
 
         def parts() -> Parts:
             (found,) = yield self._send(parent, locks=self._share(row.thread_id))
             if not found or found[0][0]:
                 return [[]]
-            return (yield self._send(statement)._replace(last=True))
+            yield self.insert_checkpoint(row)._replace(last=True)
+            return [[(True,)]]
 
         return RoundTrip((), parts=parts)
 
@@ -139,7 +136,7 @@ class CitusDialect(PostgresDialect):
         """Return what stores the blobs, and as the last one what stores the checkpoint."""
         location = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
         blobs = self._rows_of("put_blobs", location, [blob._asdict() for blob in encoded.blobs])
-        return [*blobs, self.statement("replace_checkpoint", **columns(row))]
+        return [*blobs, self.put_form.with_params(self.put_params(row))]
 
     def _rows_of(self, name: str, same: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Statement]:
         """Return the statements that insert these rows; all rows have the parameters in `same`."""

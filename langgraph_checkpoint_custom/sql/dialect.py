@@ -43,6 +43,10 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def put_params(self, row: CheckpointRow) -> tuple[Any, ...]:
         """The parameters of `put_form`, and the first ones of `insert_checkpoint_on_parent`."""
 
+    def insert_checkpoint(self, row: CheckpointRow) -> RoundTrip:
+        """Store a checkpoint with `put_form`."""
+        return self._send(self.put_form.with_params(self.put_params(row)))
+
     def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip:
         """Store a checkpoint that is one row, if its parent exists and is not hidden; the reply has a row if so."""
         name = "insert_checkpoint_on_parent"
@@ -110,7 +114,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint: `TupleRow`."""
         form, params = self.read_form(key)
-        return self._send(Statement(form.name, form.sql, params))
+        return self._send(form.with_params(params))
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads the rows of one checkpoint, and its parameters."""

@@ -109,8 +109,7 @@ class SqliteDialect(SqlDialect):
         location = self.stored_thread(row.thread_id), row.checkpoint_ns
         blobs = [location + blob for blob in encoded.blobs]
         put = [Statement("put_blobs", self._texts["put_blobs"], blobs)] if blobs else []
-        form = self.put_form
-        return self._send(*put, Statement(form.name, form.sql, self.put_params(row)))
+        return self._send(*put, self.put_form.with_params(self.put_params(row)))
 
     def fork_thread(self, fork: Fork) -> RoundTrip:
         """Read what prevents the fork. No other transaction writes between this and `store_fork`."""
@@ -135,8 +134,7 @@ class SqliteDialect(SqlDialect):
         statements = []
         for at in range(0, len(rows), WRITES):
             some = rows[at : at + WRITES]
-            form = self._writes[len(some)]
-            statements.append(Statement(form.name, form.sql, self.writes_params(key, some)))
+            statements.append(self._writes[len(some)].with_params(self.writes_params(key, some)))
         if claim:
             statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))
         return self._send(*statements)

@@ -19,11 +19,21 @@ from langgraph_checkpoint_custom import (
     SchemaOutdated,
     ThreadExists,
 )
-from langgraph_checkpoint_custom.encoding.encode import Encoded, encode_checkpoint, encode_writes
+from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_writes
+from langgraph_checkpoint_custom.encoding.known import KnownBlobs
+from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, adrive, done, drive
+from langgraph_checkpoint_custom.engine.operation import (
+    Offload,
+    Operation,
+    RoundTrip,
+    adrive,
+    done,
+    drive,
+    operation_of,
+)
 from langgraph_checkpoint_custom.model.filter import wanted
-from langgraph_checkpoint_custom.model.keys import Key, key_of
+from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, key_of
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.copies import copy_thread, fork_thread
@@ -54,7 +64,7 @@ from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 
 CODEC = Values(BaseCheckpointSaver.serde)
 HERE = Key("t", "", None), generate_config("t")
-LARGE = "much" * 1000
+LARGE = "much" * 2000
 Reply = list[list[Any]]
 
 
@@ -152,21 +162,34 @@ def locks(round_trip: RoundTrip) -> list[str]:
     return [statement.name for statement in round_trip.before]
 
 
-def test_a_put_without_references_is_one_statement_without_a_lock(d: SqlDialect) -> None:
+def encoded_in_rows(**values: Any) -> Encoded:
+    """A checkpoint without a parent that has new values, one of them large."""
+    checkpoint = a_checkpoint(**values)
+    encoded = encode_checkpoint(CODEC, *HERE, checkpoint, generate_metadata(), checkpoint["channel_versions"])
+    assert isinstance(encoded, Encoded)
+    return encoded
+
+
+def encoded_with_an_old_value(before: KnownBlobs | None) -> Encoded | Draft:
+    """A checkpoint with an unchanged large value, and its parent's blobs if they are known."""
+    where = generate_config("t", checkpoint_id="0")
+    checkpoint = a_checkpoint(old=[LARGE], fresh=[2])
+    encoded = encode_checkpoint(CODEC, key_of(where), where, checkpoint, generate_metadata(), {"fresh": "1"}, before)
+    assert isinstance(encoded, (Encoded, Draft))
+    return encoded
+
+
+def test_a_put_of_a_small_checkpoint_is_one_statement_without_a_lock(d: SqlDialect) -> None:
     values = {"number": 1, "list": [1]}
-    encoded = done(
-        encode_checkpoint(CODEC, *HERE, a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1"))
-    )
-    script = Script([[(True,)]])
-    drive(put(d, encoded), script)
-    assert script.names == [["insert_checkpoint"]]
-    assert not locks(script.round_trips[0])
-    if d.system == "postgresql":
-        script = Script([[]])
-        drive(put(d, encoded), script)  # An existing checkpoint is stored separately, and only that call waits.
-        assert script.names == [["insert_checkpoint"], ["put_checkpoint"]]
-    assert not encoded.blobs
-    assert encoded.row.inline_channels == ["number", "list"]
+    row = encode_checkpoint(CODEC, *HERE, a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1"))
+    assert isinstance(row, CheckpointRow)
+    assert row.inline_channels == ["number", "list"]
+    script = Script()
+    drive(put(d, row), script)
+    drive(operation_of(d.put_form, d.put_params(row)), script)  # As a driver sends it.
+    assert script.names == [["insert_checkpoint"]] * 2
+    assert script.round_trips[0].statements == script.round_trips[1].statements
+    assert not any(map(locks, script.round_trips))
 
 
 def deltas_alone() -> Encoded:
@@ -174,7 +197,8 @@ def deltas_alone() -> Encoded:
     checkpoint = generate_checkpoint(channel_versions={"log": "2"})
     metadata = generate_metadata(counters_since_delta_snapshot={"log": (1, 1)})
     where = generate_config("t", checkpoint_id="0")
-    encoded = done(encode_checkpoint(CODEC, key_of(where), where, checkpoint, metadata, {"log": "2"}))
+    encoded = encode_checkpoint(CODEC, key_of(where), where, checkpoint, metadata, {"log": "2"})
+    assert isinstance(encoded, Encoded)
     assert encoded.replayed == ["log"]
     return encoded
 
@@ -196,10 +220,7 @@ def test_a_put_of_deltas_alone_checks_its_parent_in_the_statement_that_stores_it
 
 
 def test_a_put_with_blobs_shares_the_threads_lock(d: SqlDialect) -> None:
-    values = {"small": 1, "large": [LARGE]}
-    encoded = done(
-        encode_checkpoint(CODEC, *HERE, a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1"))
-    )
+    encoded = encoded_in_rows(small=1, large=[LARGE])
     script = Script()
     drive(put(d, encoded), script)
     assert [blob.channel for blob in encoded.blobs] == ["large"]
@@ -236,15 +257,29 @@ def test_deleting_copying_and_claiming_take_the_exclusive_lock(make: Callable[[S
 
 def test_put_stores_a_deleted_value_again(d: SqlDialect) -> None:
     """The value was stored with an earlier checkpoint that a prune removed. The new checkpoint has it, too."""
-    encoded = done(
-        encode_checkpoint(CODEC, *HERE, a_checkpoint(old=[LARGE], fresh=[2]), generate_metadata(), {"fresh": "1"})
-    )
+    encoded = encoded_with_an_old_value(KnownBlobs({"old": "1"}, {}))
+    assert isinstance(encoded, Encoded)
     assert [ref.channel for ref in encoded.references] == ["old"]
+    assert not encoded.blobs
     script = Script([[("value", "old")]])
     stored = drive(put(d, encoded), script)
     assert len(script.round_trips) == (2 if d.system == "postgresql" else 3)
     assert [blob.channel for blob in stored.blobs] == ["old"]
     assert not stored.references
+
+
+@pytest.mark.parametrize("names_it", [True, False], ids=["a blob", "not a blob"])
+def test_put_reads_the_row_of_a_parent_that_it_does_not_know(d: SqlDialect, names_it: bool) -> None:
+    draft = encoded_with_an_old_value(None)
+    assert isinstance(draft, Draft)
+    array = list if d.system == "postgresql" else d.array  # psycopg makes lists of arrays.
+    script = Script([[(array(["old"]), array(["1"])) if names_it else (array([]), array([]))]])
+    stored = drive(put(d, draft), script)
+    assert script.names[0] == ["select_blobs_of"]
+    assert [ref.channel for ref in stored.references] == (["old"] if names_it else [])
+    assert [blob.channel for blob in stored.blobs] == ([] if names_it else ["old"])
+    assert stored.row.blob_channels == ["old"]
+    assert stored.row.inline_channels == ["fresh"]
 
 
 def test_put_refuses_a_delta_on_a_parent_that_was_deleted(d: SqlDialect) -> None:

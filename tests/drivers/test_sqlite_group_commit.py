@@ -43,9 +43,8 @@ from langgraph_checkpoint_custom.engine.operation import (
     RoundTrip,
     Statement,
     Steps,
-    done,
 )
-from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, key_of
+from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, CheckpointRow, key_of
 from langgraph_checkpoint_custom.operations import write
 from tests.behaviour.helpers import checkpoint, config, metadata
 from tests.conftest import APIS, needs_error_codes
@@ -145,7 +144,8 @@ async def test_the_size_of_a_batch_is_limited(saver: SqliteSaver, path: Path, mo
 async def test_a_failed_write_does_not_fail_the_others(saver: SqliteSaver, path: Path, api: str) -> None:
     put("conflict").run_here(saver)  # It is newer than the parent of the one that follows.
     late = put("conflict", parent="0").args
-    encoded = done(encode_checkpoint(saver._codec, key_of(late[0]), *late))
+    encoded = encode_checkpoint(saver._codec, key_of(late[0]), *late)
+    assert isinstance(encoded, CheckpointRow)
     lost: RunnableConfig = {"configurable": {**config("lost", "1")["configurable"], CLAIM_KEY: "a token"}}
 
     def fails() -> Steps[None]:

@@ -17,7 +17,7 @@
 
 -- name: put_checkpoint
 -- differs: as insert_checkpoint_on_parent. The next statements find the problems. If there are none, put_blobs and
--- replace_checkpoint follow in the same transaction.
+-- insert_checkpoint follow in the same transaction.
 
 -- name: select_parent
 -- differs: as put_checkpoint.
@@ -50,22 +50,6 @@ VALUES
     -- repeat
     (%(thread_id)s, %(checkpoint_ns)s, %(channel0)s, %(version0)s, %(type0)s, %(value0)b, %(chunks0)s)
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
-
--- name: replace_checkpoint
--- differs: as put_checkpoint.
--- include: into_checkpoints
-VALUES (
-    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
-    %(inline_channels)s, %(delta_channels)s, %(blob_channels)s, %(blob_versions)s,
-    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s, %(tenant)s
-)
-ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
-    parent_id = EXCLUDED.parent_id, root_id = EXCLUDED.root_id, run_id = EXCLUDED.run_id,
-    format = EXCLUDED.format, hidden = false, inline_channels = EXCLUDED.inline_channels,
-    delta_channels = EXCLUDED.delta_channels, blob_channels = EXCLUDED.blob_channels,
-    blob_versions = EXCLUDED.blob_versions, checkpoint_type = EXCLUDED.checkpoint_type,
-    checkpoint = EXCLUDED.checkpoint, metadata_type = EXCLUDED.metadata_type, metadata = EXCLUDED.metadata,
-    metadata_filter = EXCLUDED.metadata_filter
 
 -- name: insert_writes
 -- differs: as put_checkpoint. insert_few_writes stores all writes, after select_lost_claim.
