@@ -33,6 +33,7 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.encoding.in_place import encode_unchanged
+from langgraph_checkpoint_custom.encoding.known import KnownBlobs
 from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, run_of
 from langgraph_checkpoint_custom.encoding.serde import Allowed, OnInexact, OnLoad, OnUnreadable, strict_serde
@@ -397,12 +398,13 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         encoded = self._encoded(config, checkpoint, metadata, new_versions)
         if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
             self._driver.send(self._dialect.put_form, self._dialect.put_params(encoded))
-            return config_of(*encoded[:3])
+            return self._stored(encoded)
         if isinstance(encoded, Offload):
             encoded = encoded.work()
         if self._checks_unchanged:
             self._driver.run(self._check(config, checkpoint, new_versions))
-        return self._stored(self._driver.run(self._put(encoded)))
+        stored = self._driver.run(self._put(encoded))
+        return self._stored(stored.row, stored.known)
 
     async def aput(
         self,
@@ -415,13 +417,14 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         encoded = self._encoded(config, checkpoint, metadata, new_versions)
         if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
             await self._driver.asend(self._dialect.put_form, self._dialect.put_params(encoded))
-            return config_of(*encoded[:3])
+            return self._stored(encoded)
         check = self._check(config, checkpoint, new_versions) if self._checks_unchanged else None
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
         if check:
             await self._driver.arun(check)
-        return self._stored(await self._driver.arun(self._put(encoded)))
+        stored = await self._driver.arun(self._put(encoded))
+        return self._stored(stored.row, stored.known)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -812,13 +815,12 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         now = encode_unchanged(self._codec, checkpoint, new_versions)
         return check_unchanged(self._dialect, self._codec, self.get_next_version, own_key_of(config), now)
 
-    def _stored(self, encoded: Encoded) -> RunnableConfig:
-        """Remember the values of a stored checkpoint; return the config that names it."""
-        thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
-        if encoded.known is not None or self._recent.entries:
+    def _stored(self, row: CheckpointRow, known: KnownBlobs | None = None) -> RunnableConfig:
+        """Remember the blobs of a stored checkpoint; return the config that names it."""
+        thread_id, checkpoint_ns, checkpoint_id, parent_id = row[:4]
+        if known or self._recent.entries:
             here = self._stored_key(Key(thread_id, checkpoint_ns, checkpoint_id))
-            parent = here._replace(checkpoint_id=parent_id)
-            self._recent.note(here, self._codec.cipher, encoded.known, parent)
+            self._recent.note(here, self._codec.cipher, known, here._replace(checkpoint_id=parent_id))
         return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _stored_key(self, key: Key) -> Key:

@@ -106,9 +106,9 @@ def read_document(
     """
     known = NO_BLOBS
 
-    def note(key: Key, cipher: CipherProtocol | None, values: KnownBlobs) -> None:
+    def note(key: Key, cipher: CipherProtocol | None, values: KnownBlobs | None) -> None:
         nonlocal known
-        known = values
+        known = values or NO_BLOBS
 
     found = yield from get_tuple(d, codec, no_version, note, Key(thread_id, name, checkpoint_id)).start()
     if found is None:

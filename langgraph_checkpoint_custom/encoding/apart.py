@@ -56,10 +56,10 @@ def take_apart(
     claim: str | None,
 ) -> Encoded | Draft | Offload:
     """Encode a checkpoint whose values are not all in the document; see `encode_checkpoint`."""
-    if before is None and parent.checkpoint_id is None:
-        before = NO_BLOBS
     apart = _Apart(codec, parent, checkpoint, metadata, new_versions, before, claim)
-    return Draft(apart.row, apart.finish) if before is None else apart.finish(before.versions)
+    if before is None and parent.checkpoint_id is not None and apart.has_unchanged:
+        return Draft(apart.row, apart.finish)
+    return apart.finish(before.versions if before else {})
 
 
 def deltas_of(
@@ -127,6 +127,11 @@ class _Apart:
         self._head = {key: self._part(value) for key, value in checkpoint.items() if key != "channel_values"}
         document = NO_DOCUMENT if codec.packs else self._document(self._inline)
         self.row = row_of(codec, parent, checkpoint, metadata, document, (), sorted({*delta, *snapshots}))
+
+    @property
+    def has_unchanged(self) -> bool:
+        """Whether it has values of old versions that may be blobs."""
+        return not self._versions.keys() <= self._new
 
     def finish(self, stored: Mapping[str, str]) -> Encoded | Offload:
         """Return the rows, given the versions of the parent's blobs by channel; or an `Offload` that seals them."""
@@ -225,7 +230,7 @@ class _Apart:
         blobs: list[BlobRow] = []
         unsealed: list[Unsealed] = []
         for channel in channels:
-            found, known = self._encoded.get(channel), self._large.pop(channel, None)
+            found, known = self._encoded.get(channel), self._large.get(channel)
             if (
                 isinstance(found, Large)
                 and isinstance(known, ChunkedValue)

@@ -3,7 +3,8 @@
 Must not know: SQL, connections.
 
 A checkpoint is one row if its document, with all values, has at most `DOCUMENT` bytes: its values are stored as they
-are when `put` is called. A larger checkpoint is taken apart, see `apart.py`.
+are when `put` is called. A larger checkpoint is taken apart, see `apart.py`. So is each one with a serializer other
+than LangGraph's, which may do something else for a value alone than for one inside a document.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def encode_checkpoint(
     is_special = not SPECIAL.isdisjoint(map(type, values.values())) and any(
         map(is_always_blob, values, values.values())
     )
-    if is_special or (before and exceeds(values.values(), DOCUMENT)):
+    if is_special or not codec.packs or (before and exceeds(values.values(), DOCUMENT)):
         return take_apart(codec, parent, checkpoint, merged, new_versions, before, claim)
     try:
         type_, document = codec.encode(checkpoint)

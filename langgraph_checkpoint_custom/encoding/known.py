@@ -44,23 +44,21 @@ def exceeds(values: Collection[Any], limit: int) -> bool:
     left = limit
     todo = list(values)
     while todo:
+        if len(todo) > left:  # Each takes one byte at least.
+            return True
         value = todo.pop()
+        left -= 1
         kind = type(value)
         if kind is str or kind is bytes:
             left -= len(value)
         elif kind is list:
-            left -= len(value)
-            todo += value
+            todo += value[: left + 1]
         elif kind is dict:
             left -= len(value)
             todo += value.values()
         elif kind in MODELS:
             todo += value.__dict__.values()
-        else:
-            left -= 1
-        if left < 0:
-            return True
-    return False
+    return left < 0
 
 
 class KnownBlobs(NamedTuple):

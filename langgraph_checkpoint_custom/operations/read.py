@@ -29,7 +29,7 @@ FORMAT_WITH_SENDS = 4
 _PATH_TASK_IDX = itemgetter(6, 5, 7)
 
 NextVersion = Callable[[None, None], str]
-Note = Callable[[Key, CipherProtocol | None, KnownBlobs], None]
+Note = Callable[[Key, CipherProtocol | None, KnownBlobs | None], None]
 
 
 class PageReply(NamedTuple):
@@ -134,7 +134,7 @@ def build_tuple(
 ) -> CheckpointTuple | None:
     """Build the checkpoint of a reply about one checkpoint; None if it does not exist.
 
-    `note` is called with what is known of the values.
+    `note` is called with its blobs, or with None if it has none.
     """
     if not rows or rows[0].kind == "write":  # Writes can be stored before their checkpoint.
         return None
@@ -143,7 +143,7 @@ def build_tuple(
     thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
     decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id, learns=note is not None)
     found = one.made(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
-    if note and decoder.known:
+    if note:
         note(Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id), codec.cipher, decoder.known)
     return found
 

@@ -17,7 +17,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import START, StateGraph
 
-from langgraph_checkpoint_custom import ChangedInPlace, CheckpointSaver, ConfigError
+from langgraph_checkpoint_custom import ChangedInPlace, CheckpointEncodeError, CheckpointSaver, ConfigError
 from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, new_versions, put, run_graph
 from tests.behaviour.test_encryption import Wrapper
 from tests.stores import Client, Store
@@ -54,7 +54,6 @@ CHANGES: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "a set": (lambda: set(range(1_000)), lambda value: value.add("changed")),
     "bytes": (lambda: bytearray(b"x" * 2_000), lambda value: value.append(1)),
     "a snapshot": (lambda: _DeltaSnapshot(["a"]), lambda value: value.value.append("b")),
-    "it cannot be encoded": (lambda: ["short"], lambda value: value.append(lambda: None)),
 }
 
 
@@ -97,6 +96,20 @@ async def test_a_change_in_place_is_an_error_and_nothing_is_stored(
     error = pickle.loads(pickle.dumps(raised.value))
     assert (error.thread_id, error.checkpoint_ns, error.parent_id) == ("thread", "", "3")
     assert error.channels == ("list",)
+
+
+async def test_a_small_value_that_cannot_be_encoded_after_a_change_is_an_error_of_its_own(
+    store: Store, api: str, database: Database
+) -> None:
+    """The document has it as it is."""
+    async with store.open(check_unchanged=True) as saver:
+        saver.setup()
+        client = Client(saver, api)
+        versions = new_versions(["list"])
+        where = await put(client, "1", {"list": ["short"]}, versions=versions)
+        with pytest.raises(CheckpointEncodeError, match="channel 'list'"):
+            await put(client, "2", {"list": ["short", lambda: None]}, parent=where, versions=versions, new={})
+    assert database.count("checkpoints") == 1
 
 
 def odd(cls: type) -> Any:

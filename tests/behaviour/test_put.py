@@ -67,14 +67,11 @@ async def test_an_unchanged_value_is_stored_once(client: Client, database: Datab
     assert (await get(client, where)).checkpoint["channel_values"] == {"a": [LONG], "b": [LONG, 5]}
 
 
-@pytest.mark.parametrize("text", ["as it was", LONG], ids=["small", "large"])
 @pytest.mark.parametrize("knows", ["has stored it", "has read it"])
-async def test_a_value_with_an_old_version_is_not_stored_again(
-    store: Store, client: Client, text: str, knows: str
-) -> None:
-    """A node that changed a list in place without writing it changes no checkpoint."""
+async def test_a_large_value_with_an_old_version_is_not_stored_again(store: Store, client: Client, knows: str) -> None:
+    """A node that changed it in place without writing it changes no checkpoint."""
     versions = new_versions(["list"])
-    value = [text]
+    value = [LONG]
     first = await put(client, "1", {"list": value}, versions=versions)
     async with store.open() as other:
         if knows == "has read it":
@@ -84,60 +81,18 @@ async def test_a_value_with_an_old_version_is_not_stored_again(
         second = await put(client, "2", {"list": value}, parent=first, versions=versions, new={})
         third = await put(client, "3", {"list": value}, parent=second, versions=versions, new={})
         for where in (first, second, third):
-            assert (await get(client, where)).checkpoint["channel_values"] == {"list": [text]}
+            assert (await get(client, where)).checkpoint["channel_values"] == {"list": [LONG]}
 
 
-async def test_reads_between_the_supersteps_do_not_matter(client: Client, database: Database) -> None:
-    where = None
-    for step in range(1, 6):
-        where = await put(client, str(step), {"chat": [LONG, step]}, parent=where)
-        await get(client, config())
-    assert database.count("blobs") == 2
-
-
-@pytest.mark.parametrize("knows", ["has stored it", "has read it", "knows nothing"])
-async def test_a_value_that_changes_with_every_superstep_is_in_the_document(
-    store: Store, client: Client, database: Database, knows: str
-) -> None:
-    chat: list[str] = []
-    stored: dict[str, list[str]] = {}
-    where = None
-    for step in range(1, 17):  # The last two are too large for the document.
-        chat = [*chat, f"{step} {LONG[:1_100]}"]
-        where = await put(client, f"{step:02}", {"chat": chat}, parent=where)
-        stored[id_of(where)] = chat
-        if step < 15:
-            assert database.count("blobs") == min(step, 2)
-    where = config(checkpoint_id="14")
-    chat = list(stored["14"])
-    versions = (await get(client, where)).checkpoint["channel_versions"]
-    async with store.open() as other:
-        if knows != "has stored it":
-            client = Client(other, client.api)
-        if knows == "has read it":
-            chat = (await get(client, where)).checkpoint["channel_values"]["chat"]
-        if knows != "knows nothing":
-            chat.append("changed in place")
-        blobs = database.count("blobs")
-        for child in ("14 a", "14 b"):  # Unchanged.
-            where = await put(client, child, {"chat": chat}, parent=where, versions=versions, new={})
-            stored[child] = stored["14"]
-            assert database.count("blobs") == blobs + 1
-        for checkpoint_id, values in stored.items():
-            found = await get(client, config(checkpoint_id=checkpoint_id))
-            assert found.checkpoint["channel_values"] == {"chat": values}
-
-
-@pytest.mark.parametrize("text", ["as it was", LONG], ids=["small", "large"])
-async def test_a_second_child_of_a_checkpoint_has_its_values_too(client: Client, text: str) -> None:
+async def test_a_second_child_of_a_checkpoint_has_its_large_values_too(client: Client) -> None:
     """What is known of the parent is not forgotten with its first child: another run may continue from there."""
     versions = new_versions(["list"])
-    value = [text]
+    value = [LONG]
     parent = await put(client, "1", {"list": value}, versions=versions)
     await put(client, "2", {"list": value}, parent=parent, versions=versions, new={})
     value.append("changed in place")
     second = await put(client, "3", {"list": value}, parent=parent, versions=versions, new={})
-    assert (await get(client, second)).checkpoint["channel_values"] == {"list": [text]}
+    assert (await get(client, second)).checkpoint["channel_values"] == {"list": [LONG]}
 
 
 @pytest.mark.parametrize("text", ["short", LONG], ids=["small", "large"])
@@ -148,7 +103,7 @@ async def test_a_second_child_has_an_unchanged_snapshot_as_the_first_does(client
     counted = metadata(counters_since_delta_snapshot={"log": [0, 1]})
     for checkpoint_id, forget in (("2", False), ("3", False), ("4", True)):
         if forget:
-            client.saver._recent = Recent()  # type: ignore[attr-defined]
+            client.saver._recent = Recent(0)  # type: ignore[attr-defined]
         child = await put(client, checkpoint_id, {}, parent=parent, versions=versions, new={}, meta=counted)
         assert (await get(client, child)).checkpoint["channel_values"] == {"log": _DeltaSnapshot([text])}
 

@@ -226,6 +226,40 @@ async def test_a_blob_stays_as_it_is_if_its_version_was_in_a_document_meanwhile(
     assert await value_of(client, older) == LONG
 
 
+@pytest.mark.leaves_values("a checkpoint that is stored again with other values leaves its old ones")
+@pytest.mark.parametrize("by", ["the saver itself", "another saver"])
+async def test_a_parent_that_was_stored_again_counts_as_it_is_stored_now(
+    store: Store, client: Client, database: Database, by: str
+) -> None:
+    """The first time it has the value in a blob, the second time in its document."""
+    versions = VERSIONS | {"other": "1"}
+    async with store.open() as other:
+        its = Client(other, client.api)
+        await put(its, "1", {"list": LONG}, versions=VERSIONS)
+        parent = await put(its if by == "the saver itself" else client, "1", {"list": ["shortened"]}, versions=VERSIONS)
+        await get(its, parent)
+        values = {"list": ["shortened"], "other": LONG}
+        child = await put(its, "2", values, parent=parent, versions=versions, new={"other": "1"})
+    assert (await get(client, child)).checkpoint["channel_values"] == values
+    assert row_of(database, "2") == Row(["list"], {"other": "1"})
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("count", [3_500, 4_100])
+async def test_the_encoded_size_of_a_document_decides_after_a_parent_with_blobs_too(
+    store: Store, client: Client, database: Database, count: int, writer: str
+) -> None:
+    """Each number takes one byte."""
+    parent = await put(client, "1", {"list": LONG}, versions=VERSIONS)
+    async with store.open() as other:
+        its = client if writer == "has stored the parent" else Client(other, client.api)
+        if writer == "has read the parent":
+            await get(its, parent)
+        child = await put(its, "2", {"list": [0] * count}, parent=parent, versions={"list": "2"})
+    assert await value_of(client, child) == [0] * count
+    assert row_of(database, "2") == (IN_DOCUMENT if count < 4_096 else Row([], {"list": "2"}))
+
+
 NUMBERS = {"short": 2, "long": 40}  # Each message takes about 400 bytes.
 
 
@@ -393,6 +427,7 @@ async def test_a_join_is_stored_as_its_step_left_it_however_late_its_put_begins(
             unlocks.append(unlock)
             await run_graph(client, graph, {"log": ["in"]}, config(), durability="async")
         states = (await states_of(client, graph, config()))[:4]
+        assert "join:a+b:join" in row_of(database, states[2].config["configurable"]["checkpoint_id"]).blobs
         assert [state.next for state in states] == [(), ("join",), ("a", "b"), ("__start__",)]
         await run_graph(client, graph, None, states[2].config)
         assert (await states_of(client, graph, config()))[0].values["log"] == ["in", "a", "b", "join"] * 2

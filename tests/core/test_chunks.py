@@ -26,7 +26,7 @@ from langgraph_checkpoint_custom.encoding.chunks import (
     join_chunks,
 )
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues
+from langgraph_checkpoint_custom.encoding.known import KnownBlobs
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import ExactSerializer
 from langgraph_checkpoint_custom.encoding.unchanged import LARGE, Unchanged, unchanged
@@ -421,19 +421,13 @@ def test_values_that_stay_in_one_piece(value: Any) -> None:
     assert chunk_value(value, "1", None, pack) is None
 
 
-def test_the_cache_forgets_the_objects_first_and_then_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_parent_the_cache_keeps_only_names_and_the_oldest_checkpoints_are_forgotten() -> None:
     value, _ = in_chunks(messages(100))
-    monkeypatch.setattr("langgraph_checkpoint_custom.recent.OBJECTS", 2 * (value.size + ENTRY))
-    monkeypatch.setattr("langgraph_checkpoint_custom.recent.CHUNK_NAMES", 3 * (len(value.chunks) + 2))
-    recent = Recent()
+    known, names = (KnownBlobs({"messages": "1"}, {"messages": each}) for each in (value, value.without_objects()))
+    recent = Recent(known.size + 3 * names.size + 4 * ENTRY)
     keys = [Key("thread", "", str(number)) for number in range(9)]
-    for key in keys:
-        recent.note(key, None, KnownValues(b"", {"messages": value}, all_inline=False))
-    known = [(recent.of(key, None) or NOTHING_KNOWN).large.get("messages") for key in keys]
-    assert known[:4] == [None] * 4
-    assert known[4:7] == [value.without_objects()] * 3
-    assert known[7:] == [value] * 2
-    recent.note(Key("thread", "", "next"), None, KnownValues(b"", {"messages": value}, all_inline=False), keys[8])
-    # Another run may continue from there.
-    assert recent.of(keys[8], None) == KnownValues(b"", {"messages": value.without_objects()}, all_inline=False)
-    assert recent.of(keys[7], EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef").cipher) is None
+    for parent, key in zip([None, *keys], keys, strict=False):
+        recent.note(key, None, known, parent)
+    # Another run may continue from an earlier checkpoint.
+    assert [recent.of(key, None) for key in keys] == [None] * 5 + [names] * 3 + [known]
+    assert recent.of(keys[8], EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef").cipher) is None

@@ -1,27 +1,26 @@
-"""The saver's cache of recent values stays consistent when signals interrupt it."""
+"""What a saver remembers of the last checkpoints stays consistent when signals interrupt it, and below its limit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, cast
 
-from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues, Packed
+from langgraph_checkpoint_custom.encoding.chunks import UnchunkedValue
+from langgraph_checkpoint_custom.encoding.known import NAME, NO_BLOBS, KnownBlobs
 from langgraph_checkpoint_custom.model.keys import Key
-from langgraph_checkpoint_custom.recent import ENTRY, OBJECTS, Recent
+from langgraph_checkpoint_custom.recent import ENTRY, Recent
 
 KEY = Key("thread", "", "1")
 NEXT = Key("thread", "", "2")
+LIMIT = 1_000_000
 
 
 class Calling(dict[str, Any]):
     """Values that run a signal handler when they are looked at."""
 
-    def __bool__(self) -> bool:
-        self["found"] = self["recent"].of(KEY, None)
-        self["recent"].note(KEY, None, NOTHING_KNOWN)
-        return True
-
     def values(self) -> Any:
+        self["found"] = self["recent"].of(KEY, None)
+        self["recent"].note(KEY, None, NO_BLOBS)
         return ()
 
     def items(self) -> Any:
@@ -29,33 +28,31 @@ class Calling(dict[str, Any]):
 
 
 def test_a_signal_handler_may_use_the_cache_while_its_os_thread_uses_it() -> None:
-    recent = Recent()
+    recent = Recent(LIMIT)
+    recent.note(KEY, None, NO_BLOBS)
     large = Calling(recent=recent)
-    known = KnownValues(b"", cast("Mapping[str, Any]", large), all_inline=False)
-    recent.note(KEY, None, known)
-    recent.note(NEXT, None, NOTHING_KNOWN, KEY)
-    assert large["found"] is known
-    assert recent.of(NEXT, None) is NOTHING_KNOWN
+    recent.note(NEXT, None, KnownBlobs({}, cast("Mapping[str, Any]", large)), KEY)
+    assert large["found"] == NO_BLOBS
+    assert recent.of(KEY, None) is NO_BLOBS
+    assert recent.of(NEXT, None) is not None
 
 
 def test_interrupts_between_removing_an_entry_and_subtracting_its_size_do_not_add_up() -> None:
-    recent = Recent()
-    large = KnownValues(b"x" * (OBJECTS - ENTRY), {}, all_inline=True)
+    recent = Recent(LIMIT)
+    large = KnownBlobs({}, {"list": UnchunkedValue("1", [b"x" * (LIMIT - ENTRY)])})
     for _ in range(3):
         recent.note(KEY, None, large)
-        recent._with_objects._sum += OBJECTS  # The state after an interrupt that comes when the entry is removed.
-        recent._with_objects._entries.clear()
+        recent.entries.clear()  # The state after an interrupt that comes when the entry is removed.
+    recent.note(KEY, None, large)
+    assert recent.of(KEY, None) is None  # It counts the earlier ones once more, and then no longer.
     recent.note(KEY, None, large)
     assert recent.of(KEY, None) is large
-    recent.note(NEXT, None, NOTHING_KNOWN)
-    assert recent.of(NEXT, None) is NOTHING_KNOWN
 
 
-def test_many_small_values_are_not_more_than_the_limit() -> None:
-    """Each takes about 300 bytes besides its own: a tuple, the heads of objects, and its place in a dict."""
-    recent = Recent()
-    for number in range(10_000):
-        packed = {f"channel {position}": Packed(f"{position}.{number}", b"12345") for position in range(30)}
-        recent.note(Key("thread", "", f"{number}"), None, KnownValues(b"", {}, all_inline=True, packed=packed))
-    assert len(recent._with_objects._entries) <= OBJECTS / (30 * 300)
-    assert recent.of(Key("thread", "", "9999"), None) is not None
+def test_what_is_known_of_many_checkpoints_takes_no_more_than_the_limit() -> None:
+    recent = Recent(LIMIT)
+    for number in range(1_000):
+        versions = {f"channel {position}": f"{position}.{number}" for position in range(30)}
+        recent.note(Key("thread", "", f"{number}"), None, KnownBlobs(versions, {}))
+    assert len(recent.entries) == LIMIT // (ENTRY + 30 * NAME)
+    assert recent.of(Key("thread", "", "999"), None) is not None
