@@ -190,7 +190,9 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
             if name not in ACROSS_THREADS | CONTINUING and not name.startswith(CONTINUING_PREFIXES + INSPECTING):
                 # By name, or by position.
                 bound = re.search(
-                    r"(?::|%\()thread_ids?\b|\bthread_id = \?\s|\(\s*thread_id,[^)]*\)\s*(SELECT |VALUES \()\?", body
+                    r"(?::|%\()thread_ids?\b|\bthread_id = (\?|%s)\s"
+                    r"|\(\s*thread_id,[^)]*\)\s*(SELECT |VALUES\s+(-- repeat\s+)?\()(\?|%s)",
+                    body,
                 )
                 assert bound, f"{name} of {database}"
 

@@ -12,7 +12,7 @@ import pytest
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement, follow
 from langgraph_checkpoint_custom.model.keys import Key, ManyBytes, WriteRow
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
-from tests.plans.explaining import a_checkpoint, an_extension, maintenance, round_trips
+from tests.plans.explaining import an_extension, maintenance, round_trips
 
 SHARDS = 4
 
@@ -54,9 +54,7 @@ def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
     return {
         **{name: round_trip for name, (round_trip, _) in round_trips(d).items()},
         **maintenance(d),
-        "put of one row": d.insert_checkpoint(a_checkpoint("t7")),
         "put of values": d.put_checkpoint(encoded, only_newest=True, even_if_hidden=False),
-        "writes": d.insert_writes(key, rows[:2], None),
         "many writes": d.insert_writes(key, rows, None),
         "writes with a claim": d.insert_writes(key, rows, "claim"),
         "claim": d.take_claim("t7", "token", "owner", 1.0),
@@ -85,10 +83,9 @@ def plans(url: str, round_trip: RoundTrip) -> Iterator[tuple[Statement, str]]:
     with psycopg.connect(url) as connection:
         cursor = psycopg.ClientCursor(connection)  # Of INSERT … SELECT, Citus explains only one without parameters.
         for statement in sent(connection, round_trip):
-            values = {
-                name: list(value) if isinstance(value, ManyBytes) else value
-                for name, value in statement.values().items()
-            }
+            values: Any = statement.params
+            if isinstance(values, dict):
+                values = {name: list(v) if isinstance(v, ManyBytes) else v for name, v in values.items()}
             found = cursor.execute(f"EXPLAIN (COSTS off) {statement.sql}", values).fetchall()
             yield statement, "\n".join(line for (line,) in found)
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from langgraph_checkpoint_custom.drivers.postgres_prepared import text_of
-from langgraph_checkpoint_custom.encoding.encode import Encoded
-from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
+from langgraph_checkpoint_custom.encoding.rows import Encoded
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
-from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes
+from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes, WriteRow
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -37,10 +36,14 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
     """The cases, with the number of rows that each may read in total."""
     page = first_page("t0", "", None, "003000", 20)
     after = {"thread_id": "t1", "checkpoint_ns": ""}
+    write, written = some_writes(d, "t7")
     return {
         "latest": (d.select_checkpoint(Key("t0", "", None)), 20),
         "by id": (d.select_checkpoint(Key("t0", "", "000123")), 20),
-        "put on a parent": (d.insert_checkpoint(a_checkpoint("t7")._replace(replayed=["log"])), 1),
+        "put": (d.insert_checkpoint(a_checkpoint("t7")), 0),
+        "put on a parent": (d.insert_checkpoint_on_parent(a_checkpoint("t7")), 1),
+        "blobs of the parent": (d.select_blobs_of(Key("t7", "", "000050")), 1),
+        "writes": (RoundTrip((write.with_params(written),)), 0),
         "list page": (d.select_page(page), 300),
         "list page, filtered": (d.select_page(page._replace(filter=LOOP)), 300),
         "list page, filtered by operators": (d.select_page(page._replace(filter=OPERATORS)), 300),
@@ -108,28 +111,28 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
 NO_METADATA = {"metadata_type": "msgpack", "metadata": b"\x80", "metadata_filter": "{}"}
 
 
-def a_checkpoint(thread_id: str) -> Encoded:
+def a_checkpoint(thread_id: str) -> CheckpointRow:
     """A checkpoint after the last one that references nothing."""
-    row = CheckpointRow(
+    return CheckpointRow(
         thread_id, "", "000101", f"{SHORT:06}", None, None, 4, [], [], [], [],
         "msgpack", b"", "msgpack", b"", "{}",
     )  # fmt: skip
-    return Encoded(row, [], [], [], lambda _: [], None, NOTHING_KNOWN)
 
 
 def an_extension(thread_id: str) -> Encoded:
     """A checkpoint that keeps a value of the last one, shares a chunk with it and has its own value."""
     last = str(SHORT)
-    row = a_checkpoint(thread_id).row._replace(blob_channels=["messages"], blob_versions=[last])
-    return Encoded(
-        row,
-        [BlobRow("own", "1", "msgpack", b"")],
-        [BlobRef("messages", last, required=True), BlobRef("messages", last, required=True, begins='["#/10"')],
-        [],
-        lambda _: [],
-        None,
-        NOTHING_KNOWN,
-    )
+    references = [BlobRef("messages", last, required=True), BlobRef("messages", last, required=True, begins='["#/10"')]
+    row = a_checkpoint(thread_id)._replace(blob_channels=["messages"], blob_versions=[last])
+    return Encoded(row, None, references=references, blobs=[BlobRow("own", "1", "msgpack", b"")])
+
+
+def some_writes(d: SqlDialect, thread_id: str) -> tuple[Form, Sequence[Any]]:
+    """What stores two writes of a task, and its parameters."""
+    key, rows = Key(thread_id, "", "000077"), [WriteRow("a", "new", "", None, idx, "msgpack", b"") for idx in range(2)]
+    form = d.writes_form(key, rows)
+    assert form
+    return form, d.writes_params(key, rows)
 
 
 def maintenance(d: SqlDialect) -> dict[str, RoundTrip]:
@@ -163,19 +166,37 @@ MAINTENANCE = list(maintenance(PostgresDialect("langgraph_checkpoint")))
 CASES = list(round_trips(PostgresDialect("langgraph_checkpoint")))
 
 
+def prepare(connection: psycopg.Connection[Any], statement: Statement) -> tuple[str, Sequence[Any]]:
+    """Prepare a statement as `explained`; returns what executes it, with its parameters."""
+    given: Any = statement.params
+    values: list[Any] = []
+    numbers: dict[str, int] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        name = found[1]
+        if found[0] == "%%":
+            return "%"
+        if name not in numbers:
+            values.append(given[len(values) if name is None else name])
+        if name is None:
+            return f"${len(values)}"
+        return f"${numbers.setdefault(name, len(values))}"
+
+    text = re.sub(r"%%|%(?:\((\w+)\))?[sb]", numbered, statement.sql)
+    connection.execute(b"PREPARE explained AS " + text.encode(), prepare=False)
+    values = [list(value) if isinstance(value, ManyBytes) else value for value in values]
+    return f"EXECUTE explained({', '.join(['%s'] * len(values))})" if values else "EXECUTE explained", values
+
+
 def explain(connection: psycopg.Connection[Any], statement: Statement, *, generic: bool = False) -> dict[str, Any]:
     """The plan of a statement, with the rows that it read; for its parameters, or the generic one."""
-    values = statement.values()
+    explained: str = statement.sql
+    values: Any = statement.params
     if generic:
         # EXPLAIN knows the parameters of what it explains, however it is sent.
-        text, names, _ = text_of(statement.sql)
-        values = [list(values[name]) if isinstance(values[name], ManyBytes) else values[name] for name in names]
         for setting in ("plan_cache_mode = force_generic_plan", "random_page_cost = 1"):  # As in our own sessions.
             connection.execute(f"SET {setting}")
-        connection.execute(b"PREPARE explained AS " + text, prepare=False)
-        explained = f"EXECUTE explained({', '.join(['%s'] * len(names))})" if names else "EXECUTE explained"
-    else:
-        explained = statement.sql
+        explained, values = prepare(connection, statement)
     cursor = psycopg.ClientCursor(connection) if generic else connection.cursor()
     row = cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {explained}", values).fetchone()
     if generic:

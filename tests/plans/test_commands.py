@@ -10,7 +10,9 @@ from starlette.testclient import TestClient
 
 from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom.cli import main
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
+from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.statements import Statements
 from langgraph_checkpoint_custom.ui import create_app
 from tests.plans.explaining import connected, explain, sqlite_reads, table_reads
@@ -49,6 +51,14 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
         return own(self, *statements, **options)
 
     monkeypatch.setattr(Statements, "_send", send)
+    form_of = SqlDialect.read_form
+
+    def read_form(self: SqlDialect, key: Key) -> tuple[Form, tuple[str, ...]]:
+        form, params = form_of(self, key)
+        found.append(Statement(form.name, form.sql, params))
+        return form, params
+
+    monkeypatch.setattr(SqlDialect, "read_form", read_form)
     return found
 
 

@@ -19,9 +19,8 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, open_saver
-from langgraph_checkpoint_custom.drivers.postgres_prepared import text_of
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
-from langgraph_checkpoint_custom.model.keys import Key, WriteRow
+from langgraph_checkpoint_custom.engine.operation import Form, Statement
+from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
@@ -36,7 +35,9 @@ from tests.plans.explaining import (
     connected,
     explain,
     maintenance,
+    prepare,
     round_trips,
+    some_writes,
     sqlite_plan,
     sqlite_reads,
     statement_rows,
@@ -53,20 +54,15 @@ def test_postgres_reads_by_index(postgres_store: str, case: str, generic: bool, 
         for statement in round_trip.statements:
             scans, rows = table_reads(explain(connection, statement, generic=generic))
             assert scans == []
-            assert (0 if statement.name == "searchable_indexes" else 1) <= rows <= bound
+            assert (0 if statement.name == "searchable_indexes" else min(1, bound)) <= rows <= bound
         connection.rollback()
 
 
-BATCHED: dict[str, tuple[Callable[[SqlDialect, str], RoundTrip | None], int]] = {
-    "latest": (lambda d, thread: d.select_checkpoint(Key(thread, "", None)), 20),
-    "by id": (lambda d, thread: d.select_checkpoint(Key(thread, "", "000077")), 20),
-    "put": (lambda d, thread: d.insert_checkpoint(a_checkpoint(thread)), 0),
-    "put_writes": (
-        lambda d, thread: d.insert_writes(
-            Key(thread, "", "000077"), [WriteRow("a", "new", "", None, 0, "msgpack", b"")], None
-        ),
-        0,
-    ),
+BATCHED: dict[str, tuple[Callable[[SqlDialect, str], tuple[Form, Sequence[Any]]], int]] = {
+    "latest": (lambda d, thread: d.read_form(Key(thread, "", None)), 20),
+    "by id": (lambda d, thread: d.read_form(Key(thread, "", "000077")), 20),
+    "put": (lambda d, thread: (d.put_form, d.put_params(a_checkpoint(thread))), 0),
+    "put_writes": (some_writes, 0),
 }
 
 
@@ -76,11 +72,9 @@ BATCHED: dict[str, tuple[Callable[[SqlDialect, str], RoundTrip | None], int]] = 
 def test_postgres_reads_by_index_for_many(postgres_store: str, case: str, size: int, generic: bool) -> None:
     make, bound = BATCHED[case]
     d = PostgresDialect("langgraph_checkpoint")
-    batchables = [
-        round_trip.batchable for n in range(1, size + 1) if (round_trip := make(d, f"t{n}")) and round_trip.batchable
-    ]
-    assert len(batchables) == size
-    (statement,) = batchables[0].merge([batchable.item for batchable in batchables]).round_trip.statements
+    forms, calls = zip(*[make(d, f"t{n}") for n in range(1, size + 1)], strict=True)
+    (together,) = {form.together for form in forms}
+    (statement,) = together.merge(calls).statements
     with psycopg.connect(postgres_store) as connection:
         plan = explain(connection, statement, generic=generic)
         scans, rows = table_reads(plan)
@@ -328,12 +322,9 @@ def test_a_prune_that_was_prepared_while_the_tables_were_empty_takes_linear_time
     round_trip = PostgresDialect("langgraph_checkpoint").delete_all_but_newest("t0")
     assert round_trip is not None
     (quick,) = round_trip.statements
-    text, names, _ = text_of(quick.sql)
-    values = [quick.values()[name] for name in names]
-    execute = f"EXECUTE prune({', '.join(['%s'] * len(names))})"
     with psycopg.connect(postgres_url, cursor_factory=psycopg.ClientCursor) as connection:
         connection.execute("SET plan_cache_mode = force_generic_plan")
-        connection.execute(b"PREPARE prune AS " + text)
+        execute, values = prepare(connection, quick)
         connection.execute(execute, values)
         connection.execute(FILL_POSTGRES, {"threads": 0, "long": 1_000, "short": 0})
         connection.execute(
