@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
@@ -36,15 +36,16 @@ def is_connection(given: object) -> TypeGuard[Given]:
 class CallersConnection:
     """A caller's connection, with the part of `sqlite3.Connection` that the driver uses.
 
-    If the caller has begun a transaction, a transaction of ours is a savepoint in it, and the caller commits it. The
-    caller's row factory does not matter.
+    A transaction of ours is a savepoint. If the caller has begun a transaction, the savepoint is in it, and the caller
+    commits it. A statement outside of our transactions is one of its own, whatever the connection's mode. The caller's
+    row factory does not matter.
     """
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._end = ""  # The statement that commits our transaction.
+        self.in_transaction = False  # Whether there is a transaction of ours.
         try:
-            paths = {name: path for _, name, path in self._send("PRAGMA database_list").rows}
+            paths = {name: path for _, name, path in self._send("PRAGMA database_list")}
             if "main" not in paths:
                 raise ConfigError(
                     "the connection returns text as something other than str; leave its text_factory unchanged, or "
@@ -64,11 +65,11 @@ class CallersConnection:
     def _check_that_it_writes(self) -> None:
         """Refuse a read-only connection: the saver's own connections to that file would write."""
         try:
-            (only_reads,) = self._send("PRAGMA query_only").fetchone() or (0,)
-            if not only_reads and not self._is_in_transaction():
+            ((only_reads,),) = self._send("PRAGMA query_only")
+            if not only_reads and not self._given.in_transaction:
                 self._send("BEGIN IMMEDIATE")
                 try:
-                    (number,) = self._send("PRAGMA user_version").fetchone() or (0,)
+                    ((number,),) = self._send("PRAGMA user_version")
                     self._send(f"PRAGMA user_version = {number}")
                 finally:
                     self._send("ROLLBACK")
@@ -79,32 +80,27 @@ class CallersConnection:
                 f"the connection to {self.path} is read-only, but a saver writes; pass one that can write"
             )
 
-    @property
-    def in_transaction(self) -> bool:
-        """Whether there is a transaction of ours."""
-        return bool(self._end) and self._is_in_transaction()
-
-    def _is_in_transaction(self) -> bool:
-        """Whether there is a transaction, ours or the caller's."""
-        try:
-            return self._given.in_transaction
-        except ValueError as error:  # aiosqlite raises it if it is closed.
-            raise sqlite3.ProgrammingError(str(error)) from None
-
     def execute(self, sql: str, parameters: Any = ()) -> _Rows:
         """Run a statement and return its rows."""
         if sql.startswith("BEGIN"):
-            nested = self._is_in_transaction()
-            self._end = f"RELEASE {_SAVEPOINT}" if nested else "COMMIT"  # First, since an interrupt may come.
-            self._send(f"SAVEPOINT {_SAVEPOINT}" if nested else sql)
+            self.in_transaction = True  # First, since an interrupt may come.
+            self._send(f"SAVEPOINT {_SAVEPOINT}")
         elif sql == "COMMIT":
-            self._send(self._end)
-            self._end = ""
-        elif sql == "ROLLBACK":
-            self.rollback()
+            self._send(f"RELEASE {_SAVEPOINT}")
+            self.in_transaction = False
         else:
-            return self._send(sql, parameters)
-        return _Rows(())
+            return self._send(sql, parameters) if self.in_transaction else self._send_alone(sql, parameters)
+        return _Rows()
+
+    def _send_alone(self, sql: str, parameters: Any) -> _Rows:
+        self.execute("BEGIN")
+        try:
+            rows = self._send(sql, parameters)
+            self.execute("COMMIT")
+        finally:
+            if self.in_transaction:
+                self.rollback()
+        return rows
 
     def executemany(self, sql: str, parameters: Sequence[Any]) -> None:
         """Run a statement once with each of the parameters."""
@@ -112,13 +108,10 @@ class CallersConnection:
 
     def rollback(self) -> None:
         """Roll back our transaction; the caller's remains."""
-        if self._end == "COMMIT":
-            self._send("ROLLBACK")
-        else:
-            with suppress(sqlite3.OperationalError):  # There is none if an interrupt came right before or after it.
-                self._send(f"ROLLBACK TO {_SAVEPOINT}")
-                self._send(f"RELEASE {_SAVEPOINT}")
-        self._end = ""
+        with suppress(sqlite3.OperationalError):  # There is none if an interrupt came right before or after it.
+            self._send(f"ROLLBACK TO {_SAVEPOINT}")
+            self._send(f"RELEASE {_SAVEPOINT}")
+        self.in_transaction = False
 
     def close(self) -> None:
         """Do nothing: the caller closes the connection."""
@@ -135,17 +128,11 @@ class CallersConnection:
             raise sqlite3.ProgrammingError(str(error)) from None
 
 
-class _Rows:
+class _Rows(list[Row]):
     """The rows that a statement has returned."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self.rows = list(rows)
-
     def fetchall(self) -> list[Row]:
-        return self.rows
-
-    def fetchone(self) -> Row | None:
-        return self.rows[0] if self.rows else None
+        return self
 
 
 def _elsewhere(work: Callable[[], T]) -> T:

@@ -1,22 +1,24 @@
 """The connections to a SQLite file: one for writes, others for reads. They are opened on first use.
 
-The first connection creates and migrates the file. In WAL mode each read borrows a connection of its own, so reads
-neither wait for the writer nor for each other. In the other modes a read would block commits, so there is one
-connection for everything. The same is true of `:memory:`, where it may be the caller's.
+The first connection creates and migrates the file. One lock guards the writer: it is used by the OS thread that has the
+lock. In WAL mode a read borrows a connection, and so waits neither for the writer nor for other reads. In the other
+modes a read would block commits, so there is one connection for everything. The same is true of `:memory:`, where it
+may be the caller's.
 
-Must not know: the write queue, workers.
+An interrupt (Ctrl-C) may come after any call. Wherever it comes, the lock is released: by a `with`, or by a `finally`
+that calls nothing before `release`. A transaction that it left open is ended by the call that takes the lock next.
+
+Must not know: statements, workers.
 """
 
 from __future__ import annotations
 
-import gc
 import itertools
 import math
 import os
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Callable, Container
 from contextlib import closing, suppress
 from typing import Any, TypeVar, cast
@@ -44,19 +46,19 @@ from langgraph_checkpoint_custom.errors import (
     StorageError,
     closed,
 )
+from langgraph_checkpoint_custom.forks import LONGEST, UNDERWAY, wait_for_fork
 
 T = TypeVar("T")
 
 # Seconds. SQLite counts them in milliseconds with 31 bits, and does not wait at all for more than that.
 LONGEST_WAIT = 2_147_483.0
 OLDEST = (3, 38, 0)  # 3.37 introduced STRICT tables, 3.38 the operator ->>.
-SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
-# Seconds that a fork waits for running reads; those that have not ended by then fail.
-FORK_WAITS = 5.0
 # Maximum number of idle connections for reads; each has two open files.
 IDLE = 32
 # How often opening is tried after the errors in `UNSETTLED`: half a second in all, because a broken disk stays broken.
 OPENINGS = 10
+# The parent's connections that a fork could not close. To close them in the child could delete the parent's WAL.
+_OF_PARENT: list[object] = []
 
 
 class SqliteConnections:
@@ -74,10 +76,8 @@ class SqliteConnections:
         given: The caller's connection to `path`. For ":memory:" it is the only connection.
 
     Attributes:
-        lock: Guards the writer, and opening and closing.
         shared: Whether one connection is used for everything.
-        given: The caller's connection, if it is that one.
-        held: The open connections.
+        owner: The OS thread that has the lock, or 0.
     """
 
     def __init__(
@@ -100,8 +100,6 @@ class SqliteConnections:
             raise ConfigError('the path of the SQLite file is empty; for a store in memory it is ":memory:"')
         if "\0" in path:
             raise ConfigError(f"the path of the SQLite file contains a NUL character: {path!r}")
-        if synchronous.upper() not in SYNCHRONOUS:
-            raise ConfigError(f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
         if not busy_timeout >= 0:
             raise ConfigError(f"busy_timeout must be 0 or more seconds, not {busy_timeout!r}")
         if read_only and path == ":memory:":
@@ -113,126 +111,215 @@ class SqliteConnections:
         with suppress(OSError):  # The process may have changed its directory when the file is opened.
             if not self._in_memory and not os.path.isabs(path):
                 self.path = os.path.join(os.getcwd(), path)
-        self.given = given if self._in_memory else None
-        self.lock = threading.Lock()
-        self.held = Held()
         self.read_only = read_only
+        self._given = given if self._in_memory else None
         self._of_caller = given is not None
-        self._of_parent = False  # Whether this process was forked from the one with the caller's connection.
+        self._of_parent = False  # Whether this process was forked from the one with an open connection.
         self._check = check
         self._setup = setup
-        self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
-        self._current_timeout = self._busy_timeout  # The writer's current `busy_timeout`.
         self._synchronous = synchronous.upper()
         if (self._journal_mode, self._synchronous) == ("DELETE", "FULL"):
             # Deleting the journal is the commit. With FULL, a power cut could bring the journal back.
             self._synchronous = "EXTRA"
-        self._finalizer = weakref.finalize(self, _close_in_the_end, self.held, self.lock)
-        if not self.given:  # The caller closes what the caller has opened.
-            weakref.finalize(self, _warn_if_open, self.held, self.path).atexit = False  # Called before the other one.
+        self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
+        self._writer_timeout = self._busy_timeout  # The writer's current `busy_timeout`.
+        self._gave_up_at = -math.inf  # When a call last waited for another process for too long.
+        self._location: tuple[int, int] | None = None  # Of the file, once it is open.
+        # Guards the writer, and closing. It can only be released by its owner, so an interrupted fork can release it.
+        self._lock = threading.RLock()
+        self.owner = 0
+        self.closed = False
+        self.writer: sqlite3.Connection | None = None
+        self.idle: list[sqlite3.Connection] = []
+        self.reads: set[object] = set()  # One for each call that uses a connection for reads.
 
-    def before_fork(self) -> None:
-        """Close the file: SQLite's locks belong to a process and do not survive a fork. The caller holds the lock."""
-        if self._in_memory:
-            return
-        deadline = time.monotonic() + FORK_WAITS
-        # Without a writer, new reads wait for the lock. The ones that still run are polled: a condition that each read
-        # would have to notify would cost every read something, and forks are rare.
-        writer, self.held.writer = self.held.writer, None
-        self.held.close_idle()
-        while self.held.readers and time.monotonic() < deadline:
-            time.sleep(0.001)  # Polled, see above; a small read takes less.
-            self.held.close_idle()
-            gc.collect()  # Finds reads that were interrupted before they could close.
-        self.held.close_readers()
-        if writer is not None:
-            writer.close()
+    # Using connections
 
-    def after_fork(self) -> None:
-        """Start over in the child, which opens the file again when it is needed."""
-        self.held.readers.clear()
-        if self._of_caller:  # That connection is open in the child, too, which can use neither it nor its file.
-            self.held.writer = None
-            self._of_parent = True
-
-    def writer(self, operation: str) -> sqlite3.Connection:
-        """Return the writer connection, with current tables; the caller holds the lock."""
-        if self.held.writer is None:
-            if self.held.closed:
-                raise closed()
-            self.check_location(operation)  # A fork has closed it; no new file is created in its place.
+    def writing(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
+        """Call `work` with the writer, under the lock; `since` is when the operation began to wait."""
+        owner = threading.get_ident()
+        if self.owner == owner:
+            self.check_not_within()
+        with self._lock:
+            self.owner = owner
             try:
-                self.held.writer = self._retry(self._open, UNSETTLED, OPENINGS)
+                return work(self._writer(operation, since), *args)
             except sqlite3.Error as error:
                 raise self.wrapped(error, operation) from error
-            self.held.location = _location(self.path)
-            self._current_timeout = self._busy_timeout
-        return self.held.writer
+            finally:
+                self.owner = 0
 
-    def wait_at_most(self, waited: float) -> None:
-        """Let the writer wait for other processes for the rest of `busy_timeout` after `waited` seconds."""
-        timeout = self._busy_timeout
-        if waited > timeout / 10:
-            timeout = max(timeout - waited, 0)
-        if timeout != self._current_timeout and self.held.writer is not None:
-            self.held.writer.execute(f"PRAGMA busy_timeout = {round(timeout * 1000)}")
-            self._current_timeout = timeout
-
-    def lend(self, operation: str) -> sqlite3.Connection | None:
-        """Lend a read connection, which no other call uses until `take_back`; None if `writer` has to open the file."""
-        self.check_location(operation)
+    def reading(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
+        """Call `work` with a connection for reads, which no other call uses in the meantime."""
+        if self.shared:
+            return self.writing(operation, since, work, *args)
+        self._check_location(operation)
+        this = object()
         try:
-            connection: sqlite3.Connection | None = self.held.idle.pop()
-        except IndexError:
-            connection = self._new_reader(operation)
-        if connection is not None and self.held.writer is None:
-            self.held.drop(connection)  # A fork holds the lock and waits until no reader is left.
-            return None
-        return connection
-
-    def _new_reader(self, operation: str) -> sqlite3.Connection | None:
-        opening = _Opening()
-        self.held.readers.add(opening)
-        try:
-            if self.held.writer is None:
-                return None
-            connection = self.connect(read_only=True)
-            self.held.readers.add(connection)
+            self.reads.add(this)
+            while self.writer is None:
+                self.reads.discard(this)  # A fork waits until nothing reads.
+                self.writing(operation, since, lambda writer: None)  # Opens the file.
+                self.reads.add(this)
+            connection = self._idle_reader() or self.connect(read_only=True)
+            try:
+                found = work(connection, *args)
+            except BaseException:  # After an interrupt, it may still read an old snapshot.
+                connection.close()
+                raise
+            self._take_back(connection)
+            return found
         except sqlite3.Error as error:
             raise self.wrapped(error, operation) from error
         finally:
-            self.held.readers.discard(opening)  # An error may keep this frame alive for long.
-        return connection
+            self.reads.discard(this)
 
-    def take_back(self, connection: sqlite3.Connection) -> None:
-        """Take a read connection back."""
-        if len(self.held.idle) < IDLE:
-            self.held.idle.append(connection)
-        else:
-            self.held.drop(connection)
-        if self.held.closed:
-            self.held.close_idle()
+    def check_not_within(self) -> None:
+        """Raise a ConfigError if this OS thread has the lock, as in a signal handler: no part of the outer call."""
+        if self.owner == threading.get_ident():
+            raise ConfigError(
+                "the saver was called during another call in the same OS thread, for example by a signal handler, and "
+                "would deadlock; nothing was done. Let the handler record what to do, and do it after that call"
+            )
 
-    def check_location(self, operation: str) -> None:
+    def _writer(self, operation: str, since: float) -> sqlite3.Connection:
+        """Return the writer, with current tables and no transaction; the caller has the lock."""
+        self._check_location(operation)
+        writer = self.writer or self._open_writer(operation)
+        if writer.in_transaction:  # An interrupt has left it open.
+            writer.rollback()
+        if since < self._gave_up_at or self._writer_timeout != self._busy_timeout:
+            self._limit_wait(writer, since)
+        return writer
+
+    def _limit_wait(self, writer: sqlite3.Connection, since: float) -> None:
+        """Let the writer wait for other processes for what is left of `busy_timeout` after a call before has given up.
+
+        So no call waits for longer than that, however many calls wait for the lock.
+        """
+        left = self._busy_timeout
+        if since < self._gave_up_at:
+            left = max(left - (time.monotonic() - since), 0)
+        self._writer_timeout = -1  # An interrupt may come before it is set.
+        writer.execute(f"PRAGMA busy_timeout = {round(left * 1000)}")
+        self._writer_timeout = left
+
+    def _check_location(self, operation: str) -> None:
         """Raise a StorageError if the open file is no longer at its path: nobody would find what is stored in it."""
-        opened = self.held.location
-        if opened is None or self._in_memory or opened == _location(self.path):
+        if self._location and self._location != _location(self.path):
+            raise StorageError(
+                f"{operation}: {self.path} was moved, deleted or replaced while it was open; nothing was stored. Put "
+                "it back, or close the saver and open a new one",
+                operation=operation,
+            )
+
+    def _idle_reader(self) -> sqlite3.Connection | None:
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return None
+
+    def _take_back(self, reader: sqlite3.Connection) -> None:
+        if len(self.idle) < IDLE:
+            self.idle.append(reader)
+        else:
+            reader.close()
+        if self.closed:
+            self._close_idle()
+
+    # Closing
+
+    def close(self) -> None:
+        """Close what is not in use."""
+        with self._lock:
+            self._close()
+
+    def close_in_the_end(self) -> None:
+        """Close when the driver is collected, or the process ends; OS threads may still use connections then."""
+        self.closed = True
+        if self._lock.acquire(timeout=1):
+            try:
+                self._close()
+            finally:
+                self._lock.release()
+
+    def warn_if_open(self) -> None:
+        """Warn about connections that the saver has opened; the caller closes the caller's."""
+        if not self._given and (self.writer is not None or self.idle):
+            warn_unclosed(self.path)
+
+    def before_fork(self) -> None:
+        """Close the file: SQLite's locks belong to a process and do not survive a fork.
+
+        What cannot be closed in time, or because this OS thread is using it, is refused in the child.
+        """
+        ends, owner = time.monotonic() + LONGEST, threading.get_ident()
+        if self._in_memory or self.owner == owner:
             return
-        raise StorageError(
-            f"{operation}: {self.path} was moved, deleted or replaced while it was open; nothing was stored. Put it "
-            "back, or close the saver and open a new one",
-            operation=operation,
-        )
+        try:
+            if self._lock.acquire(timeout=LONGEST):
+                self.owner = owner
+                UNDERWAY.append(self)  # Who takes the lock now waits for the end of the fork before it opens the file.
+                self._close()
+                while self.reads and time.monotonic() < ends:  # Polled, so that reads need not notify.
+                    time.sleep(0.001)
+                self._close_idle()
+        finally:
+            if self.owner == owner:
+                self.owner = 0
+            try:  # noqa: SIM105  # An interrupt may come when `suppress` is called.
+                self._lock.release()
+            except RuntimeError:  # Another OS thread has it.
+                pass
+
+    def after_fork(self) -> None:
+        """Start over in the child, which opens the file again when it is needed."""
+        self._lock = threading.RLock()  # An OS thread that does not exist here may have it.
+        self.owner = 0
+        is_open = self.writer or self.idle or self.reads
+        if self._of_caller or (is_open and not self._in_memory):  # The caller's connection is open in the child, too.
+            _OF_PARENT.append((self.writer, self.idle))
+            self.writer, self.idle = None, []
+            self._of_parent = True
+        self.reads.clear()
+
+    def _close(self) -> None:
+        """Close what is not in use. SQLite copies the WAL into the file when the last connection closes."""
+        writer, self.writer = self.writer, None
+        self._close_idle()
+        if writer is not None:
+            writer.close()
+
+    def _close_idle(self) -> None:
+        while reader := self._idle_reader():
+            reader.close()
+
+    # Opening connections
+
+    def _open_writer(self, operation: str) -> sqlite3.Connection:
+        if self.closed:
+            raise closed()
+        wait_for_fork()
+        self.reads.add(self)  # A fork that goes on without this call finds that the file is open.
+        try:
+            writer = self._retry(self._open, UNSETTLED, OPENINGS)
+            self._location = None if self._in_memory else _location(self.path)
+            self._writer_timeout = self._busy_timeout
+            self.writer = writer
+        finally:
+            self.reads.discard(self)
+        return writer
 
     def connect(self, *, read_only: bool = False, alone: bool = False) -> sqlite3.Connection:
         """Open a connection that is not retained; with `alone`, it locks the file."""
         if self._of_parent:
             raise ConfigError(
-                "this process was forked from one that gave the saver a connection; create a new saver in this "
-                "process, on a new connection"
+                f"this process was forked while {self.path} was open in its parent, and SQLite would lose what is "
+                "stored here; fork before you open connections of your own, and not during a call, or start the "
+                "process without a fork, such as with multiprocessing's method spawn"
             )
-        if self.given:
-            return cast("sqlite3.Connection", self.given)  # It has the methods that are used here.
+        if self._given:
+            return cast("sqlite3.Connection", self._given)  # It has the methods that are used here.
         # Reading creates no file: it may have been moved or deleted.
         existing = (read_only or self.read_only) and not self._in_memory
         mode = "ro" if self.read_only else "rw"
@@ -243,7 +330,6 @@ class SqliteConnections:
             check_same_thread=False,
             cached_statements=256,
             uri=existing,
-            factory=_Connection,
         )
         try:
             if alone:
@@ -257,10 +343,8 @@ class SqliteConnections:
         return connection
 
     def _open(self) -> sqlite3.Connection:
-        """Open the first connection: create the file and migrate it."""
-        if self.read_only:
-            return self._open_to_read()
-        if not self._in_memory:
+        """Open the first connection: create the file and migrate it, unless the saver only reads."""
+        if not self._in_memory and not self.read_only:
             # Only this user may read the conversations; the WAL files get the same mode. For a bad path, SQLite has the
             # better error message.
             with suppress(OSError):
@@ -268,7 +352,7 @@ class SqliteConnections:
         try:
             return self._set_up(self.connect())
         except sqlite3.OperationalError as error:
-            if self._journal_mode == "WAL" or not may_lack_shared_memory(error):
+            if self.read_only or self._journal_mode == "WAL" or not may_lack_shared_memory(error):
                 raise
         # The file may be in WAL mode. Without shared memory, a connection can open it if it locks the file.
         connection = self._set_up(self.connect(alone=True))
@@ -283,7 +367,7 @@ class SqliteConnections:
                 connection.execute("BEGIN IMMEDIATE")
                 drive(self._setup, lambda request: reply(connection, request))
                 connection.execute("COMMIT")
-            if not self._in_memory:
+            if not self._in_memory and not self.read_only:
                 self._set_journal_mode(connection)
         except BaseException:
             connection.close()
@@ -318,18 +402,6 @@ class SqliteConnections:
         if left != self._journal_mode:
             raise StorageError(f"setup: {self.path} stays in the mode {left}; {NO_SHARED_MEMORY}", operation="setup")
 
-    def _open_to_read(self) -> sqlite3.Connection:
-        """Open the first connection of a saver that only reads."""
-        connection = self.connect()
-        try:
-            connection.execute("BEGIN")  # One read snapshot for the check.
-            drive(self._check, lambda request: reply(connection, request))
-            connection.execute("ROLLBACK")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
     def _is_current(self, connection: sqlite3.Connection) -> bool:
         """Whether no setup is needed; this check takes no lock, so the first read waits for no other process."""
         if self._in_memory:
@@ -338,6 +410,8 @@ class SqliteConnections:
         try:
             drive(self._check, lambda request: reply(connection, request))
         except (SchemaMissing, SchemaOutdated):
+            if self.read_only:
+                raise
             return False
         finally:
             connection.execute("ROLLBACK")
@@ -356,9 +430,20 @@ class SqliteConnections:
             time.sleep(min(0.01 * failed, 0.25))  # SQLite does not say when the other process is done.
         raise AssertionError
 
-    def changed(self) -> SchemaError | None:
+    # Errors
+
+    def wrapped(self, error: Exception, operation: str, statement: str | None = None) -> CheckpointError:
+        """Return the error of this package for one of SQLite."""
+        code = code_of(error)
+        if code in BUSY:
+            self._gave_up_at = time.monotonic()
+        if str(error) != "malformed JSON" and code in OTHER_TABLES and (changed := self._changed()):
+            return changed
+        return storage_error(error, operation, statement, self.path, self._busy_timeout)
+
+    def _changed(self) -> SchemaError | None:
         """Return what is wrong with the tables, if they have changed since the file was opened."""
-        if self._in_memory or self.held.writer is None:
+        if self._in_memory or self.writer is None:
             return None
         try:
             with suppress(sqlite3.Error), closing(self.connect(read_only=True)) as connection:
@@ -366,77 +451,6 @@ class SqliteConnections:
         except SchemaError as changed:
             return changed
         return None
-
-    def wrapped(self, error: sqlite3.Error, operation: str, statement: str | None = None) -> CheckpointError:
-        """Return the error of this package for one of SQLite."""
-        if str(error) != "malformed JSON" and code_of(error) in OTHER_TABLES and (changed := self.changed()):
-            return changed
-        return storage_error(error, operation, statement, self.path, self._busy_timeout)
-
-
-class _Connection(sqlite3.Connection):
-    """A connection that can have weak references."""
-
-
-class _Opening:
-    """A reader that is being opened."""
-
-
-class Held:
-    """What has to be closed; separate from the driver, so that a finalizer can hold it."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self.writer: sqlite3.Connection | None = None
-        self.location: tuple[int, int] | None = None  # Of the file, once it is open.
-        self.idle: list[sqlite3.Connection] = []
-        # All readers that are open or being opened.
-        self.readers: weakref.WeakSet[object] = weakref.WeakSet()
-
-    @property
-    def reading(self) -> int:
-        """The number of readers that are not idle."""
-        return len(self.readers) - len(self.idle)
-
-    def close_idle(self) -> None:
-        with suppress(IndexError):  # Two OS threads may reach the last one at once.
-            while True:
-                self.drop(self.idle.pop())
-
-    def close_readers(self) -> None:
-        """Close the readers that still read, which then fail: a connection that is open in two processes loses data."""
-        if getattr(sqlite3, "threadsafety", None) != 3:  # Then only the OS thread that uses it may close it.
-            return
-        for reader in list(self.readers):
-            if isinstance(reader, sqlite3.Connection):
-                self.drop(reader)
-
-    def drop(self, reader: sqlite3.Connection) -> None:
-        """Close a reader; after an interrupt it may still read an old snapshot."""
-        reader.close()
-        self.readers.discard(reader)
-
-    def close(self) -> None:
-        self.closed = True
-        self.close_idle()
-        # SQLite copies the WAL into the file when the last connection closes.
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None
-
-
-def _warn_if_open(held: Held, path: str) -> None:
-    if held.writer is not None or held.idle:
-        warn_unclosed(path)
-
-
-def _close_in_the_end(held: Held, lock: threading.Lock) -> None:
-    """Close the connections when the driver is collected, or the process ends; OS threads may still use them then."""
-    if lock.acquire(timeout=1):
-        try:
-            held.close()
-        finally:
-            lock.release()
 
 
 def _location(path: str) -> tuple[int, int] | None:

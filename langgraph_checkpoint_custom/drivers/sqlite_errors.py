@@ -5,8 +5,6 @@ Must not know: connections.
 
 from __future__ import annotations
 
-import sqlite3
-
 from langgraph_checkpoint_custom.errors import CheckpointError, Contention, StorageError, no_list_of_names
 
 # Primary result codes: https://www.sqlite.org/rescode.html
@@ -30,20 +28,22 @@ WAY_OUT = {
 }
 
 
-def code_of(error: sqlite3.Error) -> int | None:
+def code_of(error: Exception) -> int | None:
     """Return the primary result code; None on Python 3.10, which does not report it."""
+    if isinstance(error, OverflowError):  # Python raises it for values of more than 2 GB.
+        return 18
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 
-def may_lack_shared_memory(error: sqlite3.Error) -> bool:
+def may_lack_shared_memory(error: Exception) -> bool:
     """Whether the cause may be that a file is in WAL mode where there is no shared memory."""
     name = getattr(error, "sqlite_errorname", None) or ""
     return code_of(error) in _OF_SHARED_MEMORY or name.startswith("SQLITE_IOERR_SHM")
 
 
 def storage_error(
-    error: sqlite3.Error, operation: str, statement: str | None, path: str, busy_timeout: float
+    error: Exception, operation: str, statement: str | None, path: str, busy_timeout: float
 ) -> CheckpointError:
     """Return the error of this package for one of SQLite."""
     code = code_of(error)
@@ -59,7 +59,9 @@ def storage_error(
             statement=statement,
             sqlstate=name,
         )
-    way_out = f"{WAY_OUT[code]} ({name})" if code in WAY_OUT else str(error)
+    way_out = WAY_OUT.get(code or 0, str(error))
+    if name and code in WAY_OUT:
+        way_out += f" ({name})"
     if may_lack_shared_memory(error):
         way_out += f"; {NO_SHARED_MEMORY}"
     return StorageError(

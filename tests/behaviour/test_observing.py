@@ -149,6 +149,7 @@ def test_spans_and_durations_for_opentelemetry(store: Store, api: str) -> None:
 def test_stats_describe_the_connections(store: Store) -> None:
     async def get() -> dict[str, Any]:
         await saver.aget_tuple(config("t"))
+        assert [found async for found in saver.alist(config("t"))] == []
         return dict(saver.stats())
 
     with store.open() as saver:

@@ -74,7 +74,7 @@ async def test_a_relative_path_stays_the_same_after_a_change_of_folder(
 def test_the_settings_are_those_of_a_store_that_survives_a_power_cut(path: Path, opened: list[Any]) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
-        saver.get_tuple(generate_config("t"))
+        assert len(list(saver.list(generate_config("t")))) == 1
         writer, reader = opened
         assert pragma(writer, "journal_mode") == "wal"
         for connection in opened:
@@ -123,6 +123,17 @@ def test_after_closing_there_is_one_file(path: Path) -> None:
         put(saver, "t")
         assert saver.get_tuple(generate_config("t")) is not None
     assert [file.name for file in path.parent.iterdir()] == ["checkpoints.db"]
+
+
+def test_a_sync_read_alone_uses_the_connection_that_has_written(path: Path, opened: list[Any]) -> None:
+    """Another one would have to read changed pages again. While a write runs, a read has a connection of its own."""
+    with SqliteSaver(path) as saver:
+        put(saver, "t")
+        assert saver.get_tuple(generate_config("t")) is not None
+        assert len(opened) == 1
+        driver: Any = saver._driver
+        driver._connections.writing("test", 0, lambda writer: saver.get_tuple(generate_config("t")))
+        assert len(opened) == 2
 
 
 def test_there_is_one_writer_and_readers_are_reused(path: Path, opened: list[Any]) -> None:
@@ -356,7 +367,7 @@ def test_a_file_deleted_before_a_fork_is_not_created_after_it(path: Path) -> Non
         put(saver, "t")
         forks._before()
         path.unlink()
-        forks._HELD.clear()
+        forks.UNDERWAY.clear()
         for call in (lambda: saver.get_tuple(generate_config("t")), lambda: put(saver, "t")):
             with pytest.raises(StorageError, match="was moved, deleted or replaced"):
                 call()
@@ -369,56 +380,84 @@ def test_a_path_may_have_characters_with_a_meaning_in_urls(tmp_path: Path) -> No
         assert saver.get_tuple(generate_config("t")) is not None
 
 
-@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # Python 3.13 warns about the interrupted read.
-def test_a_fork_does_not_wait_for_an_interrupted_read(path: Path) -> None:
-    with SqliteSaver(path, busy_timeout=1000) as saver:
-        put(saver, "t")
-        driver: Any = saver._driver
-        driver._lend("get_tuple")
-        forks._before()
-        assert driver.stats() == {"reading": 0, "idle": 0}
-        forks._HELD.clear()
-        assert saver.get_tuple(generate_config("t")) is not None
-
-
 def test_few_idle_reader_connections_are_retained(path: Path) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
         driver: Any = saver._driver
-        connections = [driver._lend("get_tuple") for _ in range(3 * connections_module.IDLE)]
-        assert driver.stats() == {"reading": len(connections), "idle": 0}
-        for connection in connections:
-            driver._connections.take_back(connection)
+        most = 3 * connections_module.IDLE
+
+        def reads(_: sqlite3.Connection, number: int) -> None:
+            assert driver.stats() == {"reading": number, "idle": 0}
+            if number < most:
+                driver._connections.reading("test", 0, reads, number + 1)
+
+        driver._connections.reading("test", 0, reads, 1)
         assert driver.stats() == {"reading": 0, "idle": connections_module.IDLE}
 
 
-def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path) -> None:
+def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No SQLite call may be running while a process is forked."""
-    with SqliteSaver(path) as saver, ThreadPoolExecutor(2) as workers:
+    for module in (forks, connections_module):
+        monkeypatch.setattr(module, "LONGEST", 1000)
+    with SqliteSaver(path) as saver, ThreadPoolExecutor(3) as workers:
         put(saver, "t")
         driver: Any = saver._driver
-        connection = driver._lend("get_tuple")
-        ready, done = threading.Event(), threading.Event()
+        begun, go_on, ready, done = (threading.Event() for _ in range(4))
+
+        def read(connection: sqlite3.Connection) -> Any:
+            begun.set()
+            go_on.wait()
+            return connection.execute("SELECT 1").fetchone()  # A connection in use is not closed.
 
         def fork() -> None:
             forks._before()
             ready.set()
-            done.wait(300)
-            forks._HELD.clear()
+            done.wait()
+            forks.UNDERWAY.clear()
 
+        running = workers.submit(driver._connections.reading, "test", 0, read)
+        begun.wait()
         forking = workers.submit(fork)
-        while driver._connections.held.writer is not None:
+        while driver._connections.writer is not None:
             time.sleep(0.001)  # No event is raised when the fork has closed the writer.
         reading = workers.submit(saver.get_tuple, generate_config("t"))
-        connection.execute("SELECT 1")  # A connection in use is not closed.
-        driver._connections.take_back(connection)
-        assert ready.wait(300)
+        assert not ready.is_set()
+        go_on.set()
+        assert running.result() == (1,)
+        ready.wait()
         time.sleep(0.05)  # Enough for a read that does not wait; no event says that one waits.
         assert not reading.done()
         assert driver.stats() == {"reading": 0, "idle": 0}
         done.set()
-        forking.result(300)
-        assert reading.result(300) is not None
+        forking.result()
+        assert reading.result() is not None
+
+
+def test_a_fork_closes_the_connection_of_a_read_that_ends_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SqliteSaver(path) as saver, ThreadPoolExecutor(1) as worker:
+        put(saver, "t")
+        driver: Any = saver._driver
+        begun, go_on = threading.Event(), threading.Event()
+
+        def read(_: sqlite3.Connection) -> None:
+            begun.set()
+            go_on.wait()
+
+        running = worker.submit(driver._connections.reading, "test", 0, read)
+        begun.wait()
+        close_idle = driver._connections._close_idle
+
+        def close_and_let_it_end() -> None:
+            close_idle()
+            go_on.set()
+            running.result()
+
+        monkeypatch.setattr(driver._connections, "_close_idle", close_and_let_it_end)
+        forks._before()
+        forks.UNDERWAY.clear()
+        assert driver.stats() == {"reading": 0, "idle": 0}
 
 
 UNCLOSED = """

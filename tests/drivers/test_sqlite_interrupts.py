@@ -1,0 +1,258 @@
+"""Interrupts and signal handlers: at whatever moment they come, no call hangs, and the next one works."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom import ConfigError, SqliteSaver
+from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call
+from langgraph_checkpoint_custom.engine.operation import Access, Offload, Steps
+from tests.behaviour.helpers import config
+from tests.drivers.group_commits import Op, claimed, driver_of, insert, put, stored, writer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints.db"
+
+
+@pytest.fixture
+def saver(path: Path) -> Iterator[SqliteSaver]:
+    with SqliteSaver(path, busy_timeout=1000) as opened:
+        opened.setup()
+        yield opened
+
+
+class Interrupted(BaseException):
+    """Ctrl-C."""
+
+
+def interrupt() -> None:
+    raise Interrupted
+
+
+@contextmanager
+def signal_at(number: int, handler: Callable[[], None]) -> Iterator[None]:
+    """Call a handler at one of the points where Python looks for signals, such as after a call."""
+    points = itertools.count(1)
+
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        if event in ("call", "c_return") and next(points) == number:
+            sys.setprofile(None)
+            handler()
+
+    gc.disable()  # It would run finalizers of other tests here.
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+
+
+def put_as(saver: SqliteSaver, thread_id: str) -> None:
+    saver.put(*put(thread_id).args)
+
+
+def both(saver: SqliteSaver, thread_id: str, access: Access = "write") -> None:
+    """Store two rows, or none."""
+
+    def steps() -> Steps[None]:
+        yield insert(f"{thread_id} 1")
+        yield insert(f"{thread_id} 2")
+
+    saver._driver.run(Op(steps, access).op)
+
+
+CALLS: dict[str, Callable[[SqliteSaver, str], object]] = {
+    "put": put_as,
+    "write": both,
+    "exclusive": lambda saver, thread_id: both(saver, thread_id, "exclusive"),
+    "get": lambda saver, _: saver.get_tuple(config("first")),
+    "list": lambda saver, _: list(saver.list(config("first"))),
+}
+
+
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # Python 3.13 warns about an interrupted read.
+@pytest.mark.parametrize("call", CALLS)
+def test_wherever_a_call_is_interrupted_it_has_stored_all_or_nothing_and_the_next_call_works(
+    saver: SqliteSaver, path: Path, call: str
+) -> None:
+    """Also on other OS threads, and while the error references the interrupted frames."""
+    put("first").run_here(saver)
+    acknowledged = {"first"}
+    with ThreadPoolExecutor(1) as another:
+        for point in itertools.count(1):
+            try:
+                with signal_at(point, interrupt):
+                    CALLS[call](saver, f"{point}")
+                break
+            except Interrupted:
+                assert isinstance(another.submit(put(f"{point} there").run_here, saver).result(), dict)
+                assert isinstance(put(f"{point} here").run_here(saver), dict)
+                acknowledged |= {f"{point} here", f"{point} there"}
+    assert point > 20
+    assert acknowledged <= stored(saver)
+    rows = claimed(path)
+    assert all((f"{number} 1" in rows) == (f"{number} 2" in rows) for number in range(1, point + 1))
+    assert call not in ("write", "exclusive") or f"{point} 1" in rows
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_signal_handler_may_call_the_saver_at_any_moment_of_a_call(saver: SqliteSaver, path: Path, call: str) -> None:
+    """It works or raises a ConfigError, and is no part of the interrupted call."""
+    put("first").run_here(saver)
+    outcomes: list[Any] = []
+
+    def handler() -> None:
+        assert saver.get_tuple(config("first")) is not None  # A read has a connection of its own.
+        outcomes.append(put(f"within {len(outcomes)}").run_here(saver))
+
+    for point in itertools.count(1):
+        before = len(outcomes)
+        with signal_at(point, handler):
+            CALLS[call](saver, f"{point}")
+        if len(outcomes) == before:
+            break
+    assert set(map(type, outcomes)) == ({dict} if call == "list" else {dict, ConfigError})
+    worked = {f"within {number}" for number, each in enumerate(outcomes) if isinstance(each, dict)}
+    assert worked == {name for name in stored(saver) if name.startswith("within")}
+    if call in ("write", "exclusive"):
+        assert len(claimed(path)) == 2 * (len(outcomes) + 1)
+
+
+def within(saver: SqliteSaver, call: Callable[[], Any], access: Access) -> Any:
+    """The result of a call inside another one in the same OS thread, like that of a signal handler."""
+    found: list[Any] = []
+
+    def steps() -> Steps[str]:
+        yield insert("outer")
+        try:
+            found.append(call())
+        except Exception as error:
+            found.append(error)
+        return "done"
+
+    assert Op(steps, access).run_here(saver) == "done"
+    return found[0]
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+@pytest.mark.parametrize("access", ["write", "exclusive", "dry_run"])
+@pytest.mark.parametrize("what", ["put", "run", "dry_run", "setup", "close", "get"])
+def test_a_call_inside_another_one_raises_instead_of_waiting_for_itself(
+    path: Path, what: str, access: Access, where: str
+) -> None:
+    with SqliteSaver(path if where == "file" else ":memory:") as saver:
+        first = put("first").run_here(saver)
+        calls: dict[str, Callable[[], Any]] = {
+            "put": lambda: put("inner").run_here(saver),
+            "run": lambda: both(saver, "inner"),
+            "dry_run": lambda: both(saver, "inner", "dry_run"),
+            "get": lambda: saver.get_tuple(first),
+            "setup": saver.setup,
+            "close": saver.close,
+        }
+        found = within(saver, calls[what], access)
+        if (what, where) == ("get", "file"):
+            assert found is not None
+        else:
+            assert isinstance(found, ConfigError)
+            assert "during another call" in str(found)
+        with ThreadPoolExecutor(1) as another:
+            assert another.submit(put("there").run_here, saver).result()
+        assert isinstance(put("here").run_here(saver), dict)
+        assert stored(saver) == {"first", "there", "here"}
+
+
+def store(name: str) -> Steps[str]:
+    yield insert(name)
+    return name
+
+
+@pytest.mark.parametrize("next_call", ["get", "list", "put", "write", "in a batch"])
+async def test_what_an_interrupt_left_between_begin_and_commit_is_never_seen(
+    saver: SqliteSaver, path: Path, next_call: str
+) -> None:
+    """The transaction is ended before the next call, also if that reads on the same connection."""
+    put("t").run_here(saver)
+    writer(saver).execute("BEGIN IMMEDIATE")
+    writer(saver).execute(*insert("interrupted").statements[0][1:3])
+    writer(saver).execute("UPDATE checkpoints SET checkpoint_id = '9'")
+    if next_call == "get":
+        found = saver.get_tuple(config("t"))
+        assert found is not None
+        assert found.checkpoint["id"] == "1"
+    elif next_call == "in a batch":
+        driver = driver_of(saver)
+        ops = [Op(partial(store, name)).op for name in ("a", "b")]
+        calls = [Call(op.name, partial(driver.run, op), partial(driver._share, op=op)) for op in ops]
+        driver._store(calls)
+        assert [call.result for call in calls] == ["a", "b"]
+        assert claimed(path) == {"a", "b"}
+    else:
+        CALLS[next_call](saver, "1")
+    assert [found.checkpoint["id"] for found in saver.list(config("t"))] == ["1"]
+    put("u").run_here(saver)
+    assert "interrupted" not in claimed(path)
+    assert not writer(saver).in_transaction
+
+
+def test_an_interrupted_write_releases_its_locks_before_its_error_is_handled(saver: SqliteSaver, path: Path) -> None:
+    def steps() -> Steps[None]:
+        yield insert("interrupted")
+        raise KeyboardInterrupt
+
+    for access in ("write", "dry_run"):
+        try:
+            Op(steps, access).run_here(saver)
+        except KeyboardInterrupt:
+            put("here").run_here(saver)
+            with ThreadPoolExecutor(1) as another:
+                another.submit(put("there").run_here, saver).result()
+    assert stored(saver) == {"here", "there"}
+    assert claimed(path) == set()
+
+
+def test_the_lock_is_free_while_a_write_works_outside_the_database(saver: SqliteSaver) -> None:
+    """A function of the caller that runs there may use the saver."""
+
+    def steps() -> Steps[Any]:
+        yield insert("outer")
+        return (yield Offload(1, lambda: put("inner").run_here(saver)))
+
+    assert isinstance(Op(steps).run_here(saver), dict)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("call", ["put", "write", "get"])
+def test_a_callers_connection_works_wherever_an_interrupt_arrives(call: str, begun: bool) -> None:
+    """Also in a transaction of the caller, which stays open."""
+    with closing(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)) as conn:
+        saver = SqliteSaver(conn)
+        put("first").run_here(saver)
+        if begun:
+            conn.execute("BEGIN")
+        for point in itertools.count(1):
+            interrupted = True
+            with suppress(Interrupted), signal_at(point, interrupt):
+                CALLS[call](saver, f"{point}")
+                interrupted = False
+            assert isinstance(put(f"{point} later").run_here(saver), dict), point
+            assert conn.in_transaction is begun, point
+            if not interrupted:
+                break
+        assert {f"{number} later" for number in range(1, point + 1)} <= stored(saver)
+        saver.close()
