@@ -63,7 +63,6 @@ class PostgresOptions(SaverOptions, total=False):
     max_size: int
     pool_timeout: float
     connect_timeout: float
-    answer_timeout: float
     prepare: bool | None
     read_only: bool
 
@@ -186,7 +185,6 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "max_size": _NUMBER,
     "pool_timeout": _FINITE,
     "connect_timeout": _FINITE,
-    "answer_timeout": _FINITE,
     "prepare": _YES_OR_NONE,
     "read_only": _YES,
 }

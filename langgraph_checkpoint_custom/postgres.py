@@ -47,9 +47,6 @@ class PostgresSaver(CheckpointSaver):
         max_size: The largest number of connections in each pool.
         pool_timeout: Seconds to wait for a free connection of the pool.
         connect_timeout: Seconds to wait for a new connection.
-        answer_timeout: Seconds to wait for the server during a read or write before the connection is closed. This also
-            ends whatever the server does in silence for that long, such as waiting for a lock. It does not apply to
-            `setup()`, or to connections and pools of yours.
         prepare: Whether to prepare statements. By default the saver prepares them on direct connections, and not behind
             a pooler such as PgBouncer, where one client could run the statement of another.
         read_only: Whether to change nothing: in all sessions of the saver, PostgreSQL refuses to write
@@ -76,7 +73,6 @@ class PostgresSaver(CheckpointSaver):
         max_size: int = 20,
         pool_timeout: float = 30.0,
         connect_timeout: float = 10.0,
-        answer_timeout: float = 60.0,
         prepare: bool | None = None,
         read_only: bool = False,
         **options: Unpack[SaverOptions],
@@ -88,7 +84,6 @@ class PostgresSaver(CheckpointSaver):
             "max_size": max_size,
             "pool_timeout": pool_timeout,
             "connect_timeout": connect_timeout,
-            "answer_timeout": answer_timeout,
             "prepare": prepare,
             "read_only": read_only,
         }
@@ -111,17 +106,18 @@ class PostgresSaver(CheckpointSaver):
             raise ConfigError(
                 "read_only needs a connection string: the sessions of a connection or pool of yours are yours to set up"
             )
-        connections = connections_from(
+        connections, sessions = connections_from(
             conn,
+            prepare=prepare,
+            read_only=read_only,
             min_size=min_size,
             max_size=max_size,
             pool_timeout=pool_timeout,
             connect_timeout=connect_timeout,
-            answer_timeout=answer_timeout,
         )
         dialect = PostgresDialect(schema)
         driver = PostgresDriver(
-            connections, check=check_schema(dialect), setup=setup(dialect), prepare=prepare, read_only=read_only
+            connections, sessions, check=check_schema(dialect), setup=setup(dialect), read_only=read_only
         )
         super().__init__(dialect, driver, serde=serde, **options)
         self._given = None if isinstance(conn, str) or callable(conn) else conn

@@ -185,7 +185,6 @@ _POSTGRES: _Readers = {
     "CHECKPOINT_MAX_SIZE": ("max_size", _whole_number),
     "CHECKPOINT_POOL_TIMEOUT": ("pool_timeout", _seconds),
     "CHECKPOINT_CONNECT_TIMEOUT": ("connect_timeout", _seconds),
-    "CHECKPOINT_ANSWER_TIMEOUT": ("answer_timeout", _seconds),
     "CHECKPOINT_PREPARE": ("prepare", _yes_or_no),
 }
 # A name that is almost one of these is an error: a misspelled variable must not turn off strict mode or encryption.

@@ -1,9 +1,8 @@
-"""PostgreSQL over psycopg 3: sends round trips, retries a bounded number of times, wraps errors.
+"""PostgreSQL over psycopg 3: sends statements and round trips, retries a bounded number of times, wraps errors.
 
-A round trip with one statement is sent in autocommit. One with several statements is sent as `BEGIN` … `COMMIT` in one
-pipeline, which is one round trip and one transaction. (The implicit transaction of a bare pipeline is not atomic on
-every database that speaks this protocol.) So is one statement in a session that others use as well, if a setting has
-to be made for it.
+A statement is sent in autocommit. A round trip with several is sent as `BEGIN` … `COMMIT` in one pipeline, which is one
+round trip and one transaction. (The implicit transaction of a bare pipeline is not atomic on every database that speaks
+this protocol.) In a session that others use as well, a round trip is always sent like that, with settings of its own.
 
 On a caller's connection that is in a transaction, a round trip is a savepoint in it. Without autocommit, the first
 round trip begins that transaction, as any statement does in psycopg, and the caller ends it.
@@ -13,51 +12,41 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
-from psycopg.errors import InsufficientPrivilege
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from langgraph_checkpoint_custom.drivers.postgres_batching import LoopBatching, WorkerBatching
+from langgraph_checkpoint_custom.drivers.postgres_batching import gathered
 from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
 from langgraph_checkpoint_custom.drivers.postgres_errors import pool_error, server_error
 from langgraph_checkpoint_custom.drivers.postgres_sessions import (
-    INSPECT,
-    TERMINATE,
     AnyConnection,
+    Session,
     Sessions,
+    aexecute,
+    execute,
     in_transaction,
 )
-from langgraph_checkpoint_custom.drivers.postgres_waiting import (
-    CANCEL_TIMEOUT,
-    TimedAsyncConnection,
-    TimedConnection,
-    no_timeout,
-)
-from langgraph_checkpoint_custom.drivers.workers import aside, finished_aside, on_loop
-from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES
+from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     READS,
-    Batchable,
     Form,
     Offload,
     Operation,
-    Parts,
     RoundTrip,
     Row,
     Statement,
     adrive,
-    afollow,
     drive,
-    follow,
     operation_of,
 )
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
@@ -75,6 +64,10 @@ T = TypeVar("T")
 
 # The accesses whose round trips are all in one transaction.
 _ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
+_COMMIT = Statement("commit", "COMMIT", ())
+_IDLE = pq.TransactionStatus.IDLE
+# Seconds that a request to cancel may take; it needs a connection of its own.
+_CANCEL_TIMEOUT = 5.0
 
 
 class PostgresDriver:
@@ -82,32 +75,34 @@ class PostgresDriver:
 
     Args:
         connections: The source of the connections.
+        sessions: What is known of their sessions.
         check: The operation that checks whether the tables are current; it runs once, before the first other operation.
         setup: The operation that creates or migrates the tables.
-        prepare: Whether to prepare statements; None finds out for each connection whether it is direct.
-        read_only: Whether to refuse everything that is not a read, here and in the database.
+        read_only: Whether to refuse everything that is not a read; the database refuses it, too.
     """
 
     def __init__(
         self,
         connections: Connections,
+        sessions: Sessions,
         *,
         check: Operation[None],
         setup: Operation[None],
-        prepare: bool | None,
         read_only: bool = False,
     ) -> None:
         self._connections = connections
+        self._sessions = sessions
         self._check = check
         self._setup = setup
         self._read_only = read_only
         self._retry = RetryPolicy()
+        # Whether a statement may be sent by itself: on a pool, and not in a session that has to be kept from writing.
+        self._is_plain = connections.replaceable and not read_only
         self._ready = False
         self._closed = False
-        self._sessions = Sessions(own=connections.own, prepare=prepare, read_only=read_only)
-        self._workers: dict[int, ThreadPoolExecutor] = {}
-        self._reset_batching()
+        self._workers: ThreadPoolExecutor | None = None
         register_for_forks(self)
+        weakref.finalize(self, connections.drop).atexit = False
 
     def before_fork(self) -> None:
         """Do nothing: the connections stay open in the parent."""
@@ -115,10 +110,57 @@ class PostgresDriver:
     def after_fork(self) -> None:
         """Leave the connections to the parent; the child does not have its workers either."""
         self._connections.forget()
-        self._workers = {}
-        self._reset_batching()
+        self._workers = None
 
-    # Sync
+    # One statement
+
+    def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
+        """Send one statement and return its rows."""
+        if not (self._is_plain and self._ready):
+            return self.run(operation_of(form, params))
+        connection = None
+        try:
+            borrowing = self._connections.borrowing()
+            connection = borrowing.take()
+            session = self._sessions.get(connection) or self._sessions.inspect(connection)
+            return execute(connection, form.sql, params, session.prepares)
+        except psycopg.Error as raised:
+            error = self._wrapped(raised, connection, form.operation, form.name)
+            error.__cause__ = raised
+        finally:
+            if connection is not None:
+                if _is_running(connection):  # A signal's handler has raised an error of its own.
+                    _stop(connection)
+                borrowing.give(connection)
+        return self._retrying(operation_of(form, params), error)
+
+    async def asend(self, form: Form, params: Sequence[Any], *, alone: bool = False) -> list[Row]:
+        """Async version of `send`; calls that find no free connection are sent together, unless `alone`."""
+        if not (self._is_plain and self._ready):
+            return await self.arun(operation_of(form, params))
+        connection = None
+        try:
+            borrowing = self._connections.aborrowing() or await self._connections.aopen()
+            if (borrowing.queues or borrowing.users >= borrowing.size) and form.together and not alone:
+                send = partial(self.asend, form, params, alone=True)
+                return await gathered(borrowing, self._together, form, form.together, params, send)
+            connection = await borrowing.take()
+            session = self._sessions.get(connection) or await self._sessions.ainspect(connection)
+            return await aexecute(connection, form.sql, params, session.prepares)
+        except psycopg.Error as raised:
+            error = self._wrapped(raised, connection, form.operation, form.name)
+            error.__cause__ = raised
+        finally:
+            if connection is not None:
+                await borrowing.give(connection)
+        return await self._aretrying(operation_of(form, params), error)
+
+    async def _together(self, connection: AsyncConnection[Any], request: RoundTrip) -> Sequence[Any]:
+        """Make the round trip of a batch."""
+        session = self._sessions.get(connection) or await self._sessions.ainspect(connection)
+        return await self._areply(connection, session, request, session.prepares)
+
+    # Operations, sync
 
     def setup(self, op: Operation[None] | None = None) -> None:
         """Create or migrate the tables; `op` replaces the usual operation for that."""
@@ -127,14 +169,6 @@ class PostgresDriver:
             return on_loop(self._connections.loop(), lambda: self.asetup(op))
         self._retrying(op or self._setup)
         self._ready = True
-
-    def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
-        """Send one statement and return its rows."""
-        return self.run(operation_of(form, params))
-
-    async def asend(self, form: Form, params: Sequence[Any]) -> list[Row]:
-        """Async version of `send`."""
-        return await self.arun(operation_of(form, params))
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result."""
@@ -154,7 +188,7 @@ class PostgresDriver:
 
     def close(self) -> None:
         """Close the connections and stop the workers; a caller's connection or pool stays open."""
-        self._closed = True
+        self._closed, self._ready = True, False
         self._connections.close()
         self._stop_workers()
 
@@ -162,155 +196,79 @@ class PostgresDriver:
         """Return the statistics of the pools."""
         return self._connections.stats()
 
-    def _retrying(self, op: Operation[T]) -> T:
-        started, failed, unanswered = time.monotonic(), 0, False
+    def _retrying(self, op: Operation[T], error: CheckpointError | None = None) -> T:
+        """Attempt an operation until it succeeds; the first attempt may have failed already, with `error`."""
+        tries = _Tries(op, self._retry if self._connections.replaceable else None)
         while True:
-            try:
-                return _result(op, self._attempt(op), unanswered)
-            except RetryableError as error:
-                failed += 1
-                unanswered = unanswered or (isinstance(error, ConnectionLost) and error.unanswered)
-                pause = self._pause(failed, started)
-                if pause is None:
-                    _note_unanswered(op, error, unanswered)
-                    raise
-                if isinstance(error, ConnectionLost):
-                    self._connections.distrust()
-            except SchemaMissing:
-                if self._rechecks(op):
-                    self._retrying(self._check)
-                raise
-            except CheckpointError as error:
-                _note_unanswered(op, error, unanswered)
-                raise
+            if error is None:
+                try:
+                    return tries.result(self._attempt(op))
+                except CheckpointError as raised:
+                    error = raised
+            if isinstance(error, SchemaMissing) and self._rechecks(op):
+                self._retrying(self._check)
+            pause = tries.pause_after(error)
+            if isinstance(error, ConnectionLost):
+                self._connections.renew()
+            error = None
             time.sleep(pause)
 
     def _attempt(self, op: Operation[T]) -> T:
-        if op.access not in _ONE_TRANSACTION:
-            return drive(op, lambda request: self._perform(op.name, request))
-        with self._borrow(op.name, ()) as connection, _timeout_for(op, connection):
-            settings = self._sessions.settings(op.access, connection)
-            with _atomic(connection):
-                for setting in settings:
-                    _cursor(connection).execute(setting, prepare=False)
-                return drive(op, lambda request: self._inside(connection, request))
+        if not self._is_one_transaction(op):
+            return drive(op, lambda request: self._perform(op, request))
+        with self._borrow(op.name) as (connection, session):
+            if in_transaction(connection):
+                with _savepoint(connection):
+                    return drive(op, lambda request: _inside(connection, request))
+            opening = [*self._sessions.opening(session, op.access)]
 
-    def _perform(self, name: str, request: RoundTrip | Offload) -> Any:
+            def reply(request: RoundTrip | Offload) -> Any:
+                if isinstance(request, Offload):
+                    return request.work()
+                request = request._replace(before=(*opening, *request.before))
+                opening.clear()
+                return request.reply(_sent(connection, request.sent(), session.prepares_others))
+
+            with _ended(connection):
+                result = drive(op, reply)
+                if not opening:
+                    execute(connection, "COMMIT")
+                return result
+
+    def _perform(self, op: Operation[Any], request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        if self._is_batchable(request.batchable):
-            return self._worker_batching.send(name, request, request.batchable)
-        return self._send(name, request.statements, request)
+        with self._borrow(op.name, request.statements) as (connection, session):
+            return self._reply(connection, session, request)
 
-    def _send(self, name: str, statements: Sequence[Statement], round_trip: RoundTrip) -> Any:
-        with self._borrow(name, statements) as connection:
-            return self._reply(connection, round_trip)
+    def _reply(self, connection: Connection[Any], session: Session, request: RoundTrip) -> Sequence[Any]:
+        if in_transaction(connection):
+            with _savepoint(connection):
+                return _inside(connection, request)
+        statements = request.sent()
+        with _ended(connection):
+            if session.own and len(statements) == 1:
+                return [execute(connection, statements[0].sql, statements[0].params, session.prepares_others)]
+            request = self._whole(session, request)
+            return request.reply(_sent(connection, request.sent(), session.prepares_others))
 
     @contextmanager
-    def _borrow(self, name: str, statements: Sequence[Statement]) -> Iterator[Connection[Any]]:
+    def _borrow(self, name: str, statements: Sequence[Statement] = ()) -> Iterator[tuple[Connection[Any], Session]]:
+        """Borrow a connection whose session is known, and wrap errors."""
         self._check_open()
+        connection = None
         try:
-            with self._connections.borrow() as connection:
-                try:
-                    if not self._sessions.has(connection):
-                        expected = self._sessions.expected(connection)
-                        asked = _cursor(connection).execute(INSPECT, expected, prepare=False)
-                        self._sessions.note(connection, asked.fetchone())
-                    for process in list(self._sessions.given_up):
-                        with suppress(InsufficientPrivilege):
-                            _cursor(connection).execute(TERMINATE, process._asdict(), prepare=False)
-                        self._sessions.given_up.discard(process)
-                    yield connection
-                except BaseException as error:
-                    # Here, before the pool rolls back: after that, a broken connection would look like an intact one.
-                    self._sessions.note_given_up(connection)
-                    if not isinstance(error, psycopg.Error):
-                        raise
-                    if (interruption := _interruption(error)) is not None:
-                        raise interruption from None
-                    raise self._wrapped(error, connection, name, statements) from error
-        except (psycopg.Error, PoolTimeout, PoolClosed) as error:
-            raise self._wrapped(error, None, name, statements) from error
+            borrowing = self._connections.borrowing()
+            connection = borrowing.take()
+            yield connection, self._sessions.get(connection) or self._sessions.inspect(connection)
+        except psycopg.Error as error:
+            statement = statements[0].name if len(statements) == 1 else None
+            raise self._wrapped(error, connection, name, statement) from error
+        finally:
+            if connection is not None:
+                borrowing.give(connection)
 
-    def _reply(self, connection: Connection[Any], request: RoundTrip | Offload) -> Any:
-        if isinstance(request, Offload):
-            return request.work()
-        if in_transaction(connection):
-            with _atomic(connection):
-                return self._inside(connection, request)
-        if request.parts:
-            return self._send_parts(connection, request.parts, request.atomic)
-        session = self._sessions.of(connection)
-        statements = request.sent()
-        if session.sends(statements):
-            assert isinstance(connection, TimedConnection)  # The session is ours.
-            try:
-                steps = session.round_trip(connection.pgconn, statements)
-                return request.reply(follow(steps, connection.complete))
-            except BaseException:
-                if connection.pgconn.pipeline_status:
-                    connection.close()
-                raise
-        cursors = [_cursor(connection) for _ in statements]
-        opening = self._sessions.opening(statements, session)
-        if not opening:
-            cursors[0].execute(statements[0].sql, statements[0].values(), prepare=session.how(statements[0]))
-        else:
-            try:
-                with connection.pipeline():
-                    for word in opening:
-                        _cursor(connection).execute(word, prepare=False)
-                    for cursor, statement in zip(cursors, statements, strict=True):
-                        cursor.execute(statement.sql, statement.values(), prepare=session.how(statement))
-                    _cursor(connection).execute("COMMIT", prepare=False)
-            except BaseException:
-                # The server skips everything after a failed statement, COMMIT included, and a caller's connection has
-                # no pool that ends the transaction. An interrupt on entering or leaving the pipeline leaves the
-                # connection in pipeline mode; it would then wait forever for a reply that was never requested.
-                try:
-                    with suppress(psycopg.Error):
-                        connection.rollback()
-                finally:
-                    if connection.pgconn.pipeline_status:
-                        connection.close()
-                raise
-        return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
-
-    def _inside(self, connection: Connection[Any], request: RoundTrip | Offload) -> Any:
-        """Send statements in a transaction that the caller of this function begins and ends."""
-        if isinstance(request, Offload):
-            return request.work()
-        if request.parts and not request.statements:
-            return follow(request.parts(), lambda part: self._inside(connection, part))
-        cursors = []
-        with connection.pipeline() if connection.pgconn.pipeline_status else nullcontext():  # Leaving it sends a sync.
-            for statement in request.sent():
-                cursors.append(_cursor(connection))
-                cursors[-1].execute(statement.sql, statement.values(), prepare=False)
-        return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
-
-    def _send_parts(self, connection: Connection[Any], parts: Callable[[], Parts], atomic: bool) -> Any:
-        """Send the parts of a round trip, in one transaction if they are `atomic`."""
-        session = self._sessions.of(connection)
-        if session.own_pipelines:
-            assert isinstance(connection, TimedConnection)
-            try:
-                return follow(session.send_parts(connection.pgconn, parts, atomic), connection.complete)
-            except BaseException:
-                if connection.pgconn.pipeline_status:
-                    connection.close()
-                raise
-
-        def sent(part: RoundTrip) -> Any:
-            with connection.pipeline():
-                return self._inside(connection, part)
-
-        with connection.transaction() if atomic else nullcontext():
-            for setting in self._sessions.settings_of_parts(session, atomic):
-                _cursor(connection).execute(setting, prepare=False)
-            return follow(parts(), sent)
-
-    # Async: the same
+    # Operations, async: the same
 
     async def asetup(self, op: Operation[None] | None = None) -> None:
         """Async version of `setup`."""
@@ -332,176 +290,102 @@ class PostgresDriver:
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""
-        return await self._offload(request)
+        self._check_open()
+        if self._workers is None:
+            # Two: the work holds the GIL for most of its time.
+            self._workers = ThreadPoolExecutor(2, "checkpoint-work")
+        return await aside(self._workers, request.work)
 
     async def aclose(self) -> None:
         """Async version of `close`."""
-        self._closed = True
+        self._closed, self._ready = True, False
         await self._connections.aclose()
         await asyncio.to_thread(self._stop_workers)
 
-    async def _aretrying(self, op: Operation[T]) -> T:
-        started, failed, unanswered = time.monotonic(), 0, False
+    async def _aretrying(self, op: Operation[T], error: CheckpointError | None = None) -> T:
+        tries = _Tries(op, self._retry if self._connections.replaceable else None)
         while True:
-            try:
-                return _result(op, await self._aattempt(op), unanswered)
-            except RetryableError as error:
-                failed += 1
-                unanswered = unanswered or (isinstance(error, ConnectionLost) and error.unanswered)
-                pause = self._pause(failed, started)
-                if pause is None:
-                    _note_unanswered(op, error, unanswered)
-                    raise
-                if isinstance(error, ConnectionLost):
-                    await self._connections.adistrust()
-            except SchemaMissing:
-                if self._rechecks(op):
-                    await self._aretrying(self._check)
-                raise
-            except CheckpointError as error:
-                _note_unanswered(op, error, unanswered)
-                raise
+            if error is None:
+                try:
+                    return tries.result(await self._aattempt(op))
+                except CheckpointError as raised:
+                    error = raised
+            if isinstance(error, SchemaMissing) and self._rechecks(op):
+                await self._aretrying(self._check)
+            pause = tries.pause_after(error)
+            if isinstance(error, ConnectionLost):
+                await self._connections.arenew()
+            error = None
             await asyncio.sleep(pause)
 
     async def _aattempt(self, op: Operation[T]) -> T:
-        if op.access not in _ONE_TRANSACTION:
-            return await adrive(op, lambda request: self._aperform(op.name, request))
-        async with self._aborrow(op.name, ()) as connection:
-            with _timeout_for(op, connection):
-                settings = self._sessions.settings(op.access, connection)
-                async with _aatomic(connection):
-                    for setting in settings:
-                        await _acursor(connection).execute(setting, prepare=False)
-                    return await adrive(op, lambda request: self._ainside(connection, request))
+        if not self._is_one_transaction(op):
+            return await adrive(op, lambda request: self._aperform(op, request))
+        async with self._aborrow(op.name) as (connection, session):
+            if in_transaction(connection):
+                async with _asavepoint(connection):
+                    return await adrive(op, lambda request: _ainside(connection, request))
+            opening = [*self._sessions.opening(session, op.access)]
 
-    async def _aperform(self, name: str, request: RoundTrip | Offload) -> Any:
+            async def reply(request: RoundTrip | Offload) -> Any:
+                if isinstance(request, Offload):
+                    return request.work()
+                request = request._replace(before=(*opening, *request.before))
+                opening.clear()
+                return request.reply(await _asent(connection, request.sent(), session.prepares_others))
+
+            async with _aended(connection):
+                result = await adrive(op, reply)
+                if not opening:
+                    await aexecute(connection, "COMMIT")
+                return result
+
+    async def _aperform(self, op: Operation[Any], request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
-            return request.work() if request.size < OFFLOAD_BYTES else await self._offload(request)
-        if self._is_batchable(request.batchable):
-            return await self._loop_batching().send(name, request, request.batchable)
-        return await self._asend(name, request.statements, request)
+            return request.work() if request.size < OFFLOAD_BYTES else await self.aoffload(request)
+        async with self._aborrow(op.name, request.statements) as (connection, session):
+            return await self._areply(connection, session, request, session.prepares_others)
 
-    async def _asend(self, name: str, statements: Sequence[Statement], round_trip: RoundTrip) -> Any:
-        async with self._aborrow(name, statements) as connection:
-            return await self._areply(connection, round_trip)
+    async def _areply(
+        self, connection: AsyncConnection[Any], session: Session, request: RoundTrip, prepare: bool | None
+    ) -> Sequence[Any]:
+        if in_transaction(connection):
+            async with _asavepoint(connection):
+                return await _ainside(connection, request)
+        statements = request.sent()
+        async with _aended(connection):
+            if session.own and len(statements) == 1:
+                return [await aexecute(connection, statements[0].sql, statements[0].params, prepare)]
+            request = self._whole(session, request)
+            return request.reply(await _asent(connection, request.sent(), prepare))
 
     @asynccontextmanager
-    async def _aborrow(self, name: str, statements: Sequence[Statement]) -> AsyncIterator[AsyncConnection[Any]]:
+    async def _aborrow(
+        self, name: str, statements: Sequence[Statement] = ()
+    ) -> AsyncIterator[tuple[AsyncConnection[Any], Session]]:
         self._check_open()
+        connection = None
         try:
-            async with self._connections.aborrow() as connection:
-                try:
-                    if not self._sessions.has(connection):
-                        asked = await _acursor(connection).execute(
-                            INSPECT, self._sessions.expected(connection), prepare=False
-                        )
-                        self._sessions.note(connection, await asked.fetchone())
-                    for process in list(self._sessions.given_up):
-                        with suppress(InsufficientPrivilege):
-                            await _acursor(connection).execute(TERMINATE, process._asdict(), prepare=False)
-                        self._sessions.given_up.discard(process)
-                    yield connection
-                except BaseException as error:
-                    self._sessions.note_given_up(connection)
-                    if not isinstance(error, psycopg.Error):
-                        raise
-                    raise self._wrapped(error, connection, name, statements) from error
-        except (psycopg.Error, PoolTimeout, PoolClosed) as error:
-            raise self._wrapped(error, None, name, statements) from error
-
-    async def _areply(self, connection: AsyncConnection[Any], request: RoundTrip | Offload) -> Any:
-        if isinstance(request, Offload):
-            return request.work()
-        if in_transaction(connection):
-            async with _aatomic(connection):
-                return await self._ainside(connection, request)
-        if request.parts:
-            return await self._asend_parts(connection, request.parts, request.atomic)
-        session = self._sessions.of(connection)
-        statements = request.sent()
-        if session.sends(statements):
-            assert isinstance(connection, TimedAsyncConnection)
-            try:
-                steps = session.round_trip(connection.pgconn, statements)
-                return request.reply(await afollow(steps, connection.complete))
-            except BaseException:
-                if connection.pgconn.pipeline_status:
-                    await connection.close()
-                raise
-        cursors = [_acursor(connection) for _ in statements]
-        opening = self._sessions.opening(statements, session)
-        if not opening:
-            await cursors[0].execute(statements[0].sql, statements[0].values(), prepare=session.how(statements[0]))
-        else:
-            try:
-                async with connection.pipeline():
-                    for word in opening:
-                        await _acursor(connection).execute(word, prepare=False)
-                    for cursor, statement in zip(cursors, statements, strict=True):
-                        await cursor.execute(statement.sql, statement.values(), prepare=session.how(statement))
-                    await _acursor(connection).execute("COMMIT", prepare=False)
-            except BaseException:
-                # As in `_reply`; a task may be cancelled there whenever the event loop was busy.
-                try:
-                    with suppress(psycopg.Error):
-                        await connection.rollback()
-                finally:
-                    if connection.pgconn.pipeline_status:
-                        await connection.close()
-                raise
-        return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
-
-    async def _ainside(self, connection: AsyncConnection[Any], request: RoundTrip | Offload) -> Any:
-        if isinstance(request, Offload):
-            return request.work()
-        if request.parts and not request.statements:
-            return await afollow(request.parts(), lambda part: self._ainside(connection, part))
-        cursors = []
-        async with connection.pipeline() if connection.pgconn.pipeline_status else nullcontext():
-            for statement in request.sent():
-                cursors.append(_acursor(connection))
-                await cursors[-1].execute(statement.sql, statement.values(), prepare=False)
-        return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
-
-    async def _asend_parts(self, connection: AsyncConnection[Any], parts: Callable[[], Parts], atomic: bool) -> Any:
-        session = self._sessions.of(connection)
-        if session.own_pipelines:
-            assert isinstance(connection, TimedAsyncConnection)
-            try:
-                return await afollow(session.send_parts(connection.pgconn, parts, atomic), connection.complete)
-            except BaseException:
-                if connection.pgconn.pipeline_status:
-                    await connection.close()
-                raise
-
-        async def sent(part: RoundTrip) -> Any:
-            async with connection.pipeline():
-                return await self._ainside(connection, part)
-
-        async with connection.transaction() if atomic else nullcontext():
-            for setting in self._sessions.settings_of_parts(session, atomic):
-                await _acursor(connection).execute(setting, prepare=False)
-            return await afollow(parts(), sent)
+            borrowing = self._connections.aborrowing() or await self._connections.aopen()
+            connection = await borrowing.take()
+            yield connection, self._sessions.get(connection) or await self._sessions.ainspect(connection)
+        except psycopg.Error as error:
+            statement = statements[0].name if len(statements) == 1 else None
+            raise self._wrapped(error, connection, name, statement) from error
+        finally:
+            if connection is not None:
+                await borrowing.give(connection)
 
     # Shared by sync and async
 
-    def _reset_batching(self) -> None:
-        self._worker_batching = WorkerBatching(self._send)
-        self._loop_batchings: dict[asyncio.AbstractEventLoop, LoopBatching] = {}
+    def _is_one_transaction(self, op: Operation[Any]) -> bool:
+        """Whether all round trips of an operation are one transaction."""
+        return op.access in _ONE_TRANSACTION or (op.checks_first and self._sessions.citus)
 
-    def _loop_batching(self) -> LoopBatching:
-        loop = asyncio.get_running_loop()
-        found = self._loop_batchings.get(loop)
-        if found is None:
-            for other in list(self._loop_batchings):  # Other OS threads change it concurrently.
-                if other.is_closed():
-                    self._loop_batchings.pop(other, None)
-            found = self._loop_batchings[loop] = LoopBatching(self._asend)
-        return found
-
-    def _is_batchable(self, batchable: Batchable | None) -> TypeGuard[Batchable]:
-        """Whether a round trip can be batched with others; never on a caller's single connection."""
-        return batchable is not None and batchable.size <= BATCH_BYTES and self._connections.replaceable
+    def _whole(self, session: Session, request: RoundTrip) -> RoundTrip:
+        """Return a round trip as a transaction."""
+        before = (*self._sessions.opening(session, "write"), *request.before)
+        return request._replace(before=before, after=(*request.after, _COMMIT))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -540,94 +424,154 @@ class PostgresDriver:
             executor.shutdown()
 
     def _wrapped(
-        self, error: Exception, connection: AnyConnection | None, operation: str, statements: Sequence[Statement]
+        self, error: psycopg.Error, connection: AnyConnection | None, operation: str, statement: str | None
     ) -> CheckpointError:
         """Return the error of this package for one of psycopg or its pool."""
         if isinstance(error, (PoolClosed, PoolTimeout)):
-            statement = statements[0].name if len(statements) == 1 else None
-            return pool_error(error, operation, statement, own=self._connections.own)
-        assert isinstance(error, psycopg.Error)
-        citus = connection is not None and self._sessions.has(connection) and self._sessions.of(connection).citus
-        found = server_error(error, operation, statements, connection, citus=citus)
+            return pool_error(error, operation, statement, own=self._sessions.own)
+        found = server_error(error, operation, statement, connection, citus=self._sessions.citus)
         if isinstance(found, SchemaMissing):
             self._ready = False  # The tables were deleted or changed in the meantime: check again.
         return found
 
 
-def _result(op: Operation[T], result: T, unanswered: bool) -> T:
-    """Return the result of an attempt; True if an earlier attempt without a reply may have changed something."""
-    return True if unanswered and op.reports_change else result  # type: ignore[return-value]  # Then it is a bool.
+class _Tries:
+    """The attempts of one operation.
+
+    Args:
+        op: The operation.
+        policy: How often it is retried; None if it is not, because its connection cannot be replaced.
+    """
+
+    def __init__(self, op: Operation[Any], policy: RetryPolicy | None) -> None:
+        self._op = op
+        self._policy = policy
+        self._started = time.monotonic()
+        self._failed = 0
+        self._unanswered = False  # Whether an attempt was made whose reply was lost.
+
+    def result(self, result: T) -> T:
+        """Return the result of an attempt; True if an earlier one without a reply may have changed something."""
+        return True if self._unanswered and self._op.reports_change else result  # type: ignore[return-value]
+
+    def pause_after(self, error: CheckpointError) -> float:
+        """Return the seconds until the next attempt, or raise the error of the last one."""
+        self._failed += 1
+        lost = isinstance(error, ConnectionLost)
+        pause = None
+        if isinstance(error, RetryableError) and self._policy:
+            pause = self._policy.pause(self._failed, time.monotonic() - self._started)
+        if isinstance(error, ConnectionLost):
+            self._unanswered = error.unanswered = self._unanswered or error.unanswered
+        if pause is not None:
+            return pause
+        op = self._op
+        if self._unanswered and not lost and op.access in ("write", "exclusive"):
+            said = f"{op.name} was retried because no answer came; an earlier attempt may have succeeded. Then: {error}"
+            error.args = (said,)
+        raise error
 
 
-def _note_unanswered(op: Operation[Any], error: CheckpointError, unanswered: bool) -> None:
-    """Note in an error that an earlier attempt without a reply may have succeeded."""
-    if isinstance(error, ConnectionLost):
-        error.unanswered = unanswered
-    elif unanswered and op.access in ("write", "exclusive"):
-        words = f"{op.name} was retried because no answer came; an earlier attempt may have succeeded. Then: {error}"
-        error.args = (words,)
+# What is sent on one connection, sync and async
 
 
-def _timeout_for(op: Operation[Any], connection: AnyConnection) -> AbstractContextManager[None]:
-    """Turn the answer timeout off for a migration, which may take long."""
-    return no_timeout(connection) if op.access == "migrate" else nullcontext()
+def _sent(
+    connection: Connection[Any], statements: Sequence[Statement], prepare: bool | None, *, together: bool = True
+) -> list[Any]:
+    """Send statements and return the rows of each; `together` means in one round trip."""
+    cursors = []
+    with connection.pipeline() if together else nullcontext():
+        for _, sql, params in statements:
+            cursor = Cursor(connection, row_factory=tuple_row)
+            cursors.append(cursor.execute(sql, params, prepare=prepare, binary=True))  # type: ignore[call-overload]
+    return [[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors]
+
+
+async def _asent(
+    connection: AsyncConnection[Any], statements: Sequence[Statement], prepare: bool | None, *, together: bool = True
+) -> list[Any]:
+    cursors = []
+    async with connection.pipeline() if together else nullcontext():
+        for _, sql, params in statements:
+            cursor = AsyncCursor(connection, row_factory=tuple_row)
+            cursors.append(await cursor.execute(sql, params, prepare=prepare, binary=True))  # type: ignore[call-overload]
+    return [[] if cursor.rownumber is None else await cursor.fetchall() for cursor in cursors]
+
+
+def _inside(connection: Connection[Any], request: RoundTrip | Offload) -> Any:
+    """Answer a request in a caller's transaction; in its pipeline, if it is in one."""
+    if isinstance(request, Offload):
+        return request.work()
+    together = bool(connection.pgconn.pipeline_status)
+    return request.reply(_sent(connection, request.sent(), False, together=together))
+
+
+async def _ainside(connection: AsyncConnection[Any], request: RoundTrip | Offload) -> Any:
+    if isinstance(request, Offload):
+        return request.work()
+    together = bool(connection.pgconn.pipeline_status)
+    return request.reply(await _asent(connection, request.sent(), False, together=together))
 
 
 @contextmanager
-def _atomic(connection: Connection[Any]) -> Iterator[None]:
-    """Make everything that is sent atomic: in a transaction of its own, or as part of a caller's transaction."""
-    if not _begins_implicitly(connection):
-        with connection.transaction():
-            yield
-        return
+def _savepoint(connection: Connection[Any]) -> Iterator[None]:
+    """Make what is sent atomic in a transaction that the caller ends, and that begins here if it has not begun."""
+    if connection.pgconn.transaction_status == _IDLE and not connection.autocommit:
+        execute(connection, "SELECT")
+    with connection.transaction():
+        yield
+
+
+@asynccontextmanager
+async def _asavepoint(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
+    if connection.pgconn.transaction_status == _IDLE and not connection.autocommit:
+        await aexecute(connection, "SELECT")
+    async with connection.transaction():
+        yield
+
+
+@contextmanager
+def _ended(connection: Connection[Any]) -> Iterator[None]:
+    """After an error, end the transaction; if an interrupt has left a statement running, cancel it and disconnect."""
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        if _is_running(connection):
+            _stop(connection)
+            # psycopg could not leave the pipeline, and that error hides what has interrupted it.
+            if isinstance(error, psycopg.Error) and error.__context__ is not None:
+                raise error.__context__ from None
+            raise
         with suppress(psycopg.Error):
             connection.rollback()
         raise
 
 
 @asynccontextmanager
-async def _aatomic(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
-    if not _begins_implicitly(connection):
-        async with connection.transaction():
-            yield
-        return
+async def _aended(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        if _is_running(connection):
+            with suppress(psycopg.Error):
+                await connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
+            await connection.close()
+            if isinstance(error, psycopg.Error) and error.__context__ is not None:
+                raise error.__context__ from None
+            raise
         with suppress(psycopg.Error):
             await connection.rollback()
         raise
 
 
-def _begins_implicitly(connection: AnyConnection) -> bool:
-    """Whether the next statement begins a transaction that the caller ends; `transaction()` would end it too early."""
-    return not connection.autocommit and connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
+def _is_running(connection: AnyConnection) -> bool:
+    """Whether the server may still work on what was sent."""
+    pgconn = connection.pgconn
+    return bool(pgconn.pipeline_status) or pgconn.transaction_status == pq.TransactionStatus.ACTIVE
 
 
-def _interruption(error: BaseException) -> BaseException | None:
-    """Return what interrupted a wait, such as a signal handler's timeout, if psycopg's error hides it."""
-    context = error.__context__
-    while isinstance(context, psycopg.Error):
-        context = context.__context__
-    return context
-
-
-def _cursor(connection: Connection[Any]) -> Cursor[Row]:
-    """Create a cursor with our settings, whatever kind a caller's connection creates."""
-    cursor = Cursor(connection, row_factory=tuple_row)
-    cursor.format = pq.Format.BINARY
-    return cursor
-
-
-def _acursor(connection: AsyncConnection[Any]) -> AsyncCursor[Row]:
-    cursor = AsyncCursor(connection, row_factory=tuple_row)
-    cursor.format = pq.Format.BINARY
-    return cursor
-
-
-def _has_rows(cursor: Cursor[Any] | AsyncCursor[Any]) -> bool:
-    """Whether a statement returns rows, even zero; `description` would create an object for each column."""
-    return cursor.pgresult is not None and cursor.pgresult.status == pq.ExecStatus.TUPLES_OK
+def _stop(connection: Connection[Any]) -> None:
+    """Cancel what the server works on, and disconnect."""
+    with suppress(psycopg.Error):
+        connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
+    connection.close()

@@ -8,8 +8,9 @@ import re
 from collections.abc import Awaitable, Callable
 
 from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from langgraph_checkpoint_custom.drivers.postgres_sessions import KERNEL
 from langgraph_checkpoint_custom.errors import ConfigError
 
 Address = str | Callable[[], str] | Callable[[], Awaitable[str]]
@@ -42,9 +43,14 @@ def resolve(address: Address) -> str:
 async def aresolve(address: Address) -> str:
     """Async version of `resolve`; a sync function runs on a worker, since it may use the network."""
     if isinstance(address, str):
-        return checked(address)
+        return _bounded(address)
     given = address() if inspect.iscoroutinefunction(address) else await asyncio.to_thread(address)
-    return checked(await given if inspect.isawaitable(given) else given)
+    return _bounded(await given if inspect.isawaitable(given) else given)
+
+
+def _bounded(conninfo: object) -> str:
+    """Return a connection string, with limits on how long the network may be silent if it has none of its own."""
+    return make_conninfo(**{**KERNEL, **conninfo_to_dict(checked(conninfo))})
 
 
 def _is_clear(conninfo: str) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from psycopg import AsyncConnection, Connection, Error
@@ -13,12 +12,15 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, checked
 from langgraph_checkpoint_custom.drivers.postgres_pools import (
+    Borrowing,
+    LoopBorrowing,
     LoopConnection,
     LoopPool,
     OwnPools,
     SyncConnection,
     SyncPool,
 )
+from langgraph_checkpoint_custom.drivers.postgres_sessions import Sessions
 from langgraph_checkpoint_custom.errors import ConfigError
 
 # Settings of each connection that we create. The server, the role or the environment may set another client_encoding.
@@ -33,8 +35,8 @@ class Connections(Protocol):
     replaceable: bool
     """Whether a new connection follows a broken one, so that a retry makes sense."""
 
-    own: bool
-    """Whether the sessions belong to the saver, which may change their settings."""
+    by_worker: bool
+    """Whether async calls have to run the sync method on a worker."""
 
     loop: Callable[[], asyncio.AbstractEventLoop] | None
     """Returns the event loop on which sync calls have to run the async method; None if they do not have to.
@@ -57,6 +59,7 @@ class Connections(Protocol):
     async def adistrust(self) -> None: ...
     def forget(self) -> None: ...
     def stats(self) -> dict[str, Any]: ...
+    def drop(self) -> None: ...
     def close(self) -> None: ...
     async def aclose(self) -> None: ...
 
@@ -64,15 +67,24 @@ class Connections(Protocol):
 def connections_from(
     source: Source,
     *,
+    prepare: bool | None,
+    read_only: bool,
     min_size: int,
     max_size: int,
     pool_timeout: float,
     connect_timeout: float,
-    answer_timeout: float,
-) -> Connections:
-    """Return the source of connections for what the caller gave."""
-    if not answer_timeout > 0:
-        raise ConfigError(f"answer_timeout must be more than 0 seconds, not {answer_timeout!r}")
+) -> tuple[Connections, Sessions]:
+    """Return the source of connections for what the caller gave, and what will be known of their sessions.
+
+    Args:
+        source: What the caller gave.
+        prepare: Whether to prepare statements; None finds out for each connection whether it is direct.
+        read_only: Whether the database has to refuse everything that is not a read.
+        min_size: Connections that each pool keeps open.
+        max_size: The largest number of connections in each pool.
+        pool_timeout: Seconds to wait for a free connection.
+        connect_timeout: Seconds to wait for a new connection.
+    """
     if isinstance(source, str) or callable(source):
         if not pool_timeout > 0:
             raise ConfigError(f"pool_timeout must be more than 0 seconds, not {pool_timeout!r}")
@@ -85,11 +97,13 @@ def connections_from(
             "connect_timeout": max(1, round(connect_timeout)),
             "fallback_application_name": "langgraph-checkpoint-custom",
         }
-        return OwnPools(source, kwargs, min_size, max_size, pool_timeout, answer_timeout)
+        sessions = Sessions(own=True, prepare=prepare, read_only=read_only)
+        return OwnPools(source, kwargs, sessions, min_size, max_size, pool_timeout), sessions
+    sessions = Sessions(own=False, prepare=prepare, read_only=False)
     if isinstance(source, (ConnectionPool, AsyncConnectionPool)):
-        return CallersPool(source)
+        return CallersPool(source, sessions), sessions
     if isinstance(source, (Connection, AsyncConnection)):
-        return CallersConnection(source)
+        return CallersConnection(source), sessions
     raise ConfigError(
         "PostgresSaver takes a connection string or a function that gives one, a psycopg ConnectionPool or "
         f"AsyncConnectionPool, or a psycopg Connection or AsyncConnection, not a {type(source).__name__}"
@@ -104,66 +118,77 @@ def _check_ours(of_parent: bool) -> None:
         )
 
 
-@contextmanager
-def _lent(pool: SyncPool) -> Iterator[SyncConnection]:
-    """Borrow a connection of a caller's pool, in autocommit until it is returned."""
-    with pool.connection() as connection:
-        if connection.autocommit:
-            yield connection
-            return
-        connection.autocommit = True
-        try:
-            yield connection
-        finally:
+class _CallersBorrowing(Borrowing):
+    """What is borrowed from a caller's pool: in autocommit until it is given back."""
+
+    def __init__(self, pool: SyncPool) -> None:
+        super().__init__(pool)
+        self._changed: set[SyncConnection] = set()
+
+    def take(self) -> SyncConnection:
+        connection = super().take()
+        if not connection.autocommit:
+            connection.autocommit = True
+            self._changed.add(connection)
+        return connection
+
+    def give(self, connection: SyncConnection) -> None:
+        if connection in self._changed:
+            self._changed.discard(connection)
             try:
                 connection.rollback()
                 connection.autocommit = False
             except Error:
                 connection.close()  # The pool creates another one.
+        super().give(connection)
 
 
-@asynccontextmanager
-async def _alent(pool: LoopPool) -> AsyncIterator[LoopConnection]:
-    """Async version of `_lent`.
+class _CallersLoopBorrowing(LoopBorrowing):
+    """Async version of `_CallersBorrowing`."""
 
-    A task of its own returns the connection, because the pool loses it if the task that returns it is cancelled.
-    """
-    lent = pool.connection()
-    connection = await lent.__aenter__()
-    changed = not connection.autocommit
-    error: BaseException | None = None
+    def __init__(self, pool: LoopPool) -> None:
+        super().__init__(pool)
+        self._changed: set[LoopConnection] = set()
 
-    async def give_back() -> None:
-        if changed:
+    async def take(self) -> LoopConnection:
+        connection = await super().take()
+        if not connection.autocommit:
+            self._changed.add(connection)
+            try:
+                await connection.set_autocommit(True)
+            except BaseException:
+                await self.give(connection)
+                raise
+        return connection
+
+    async def give(self, connection: LoopConnection) -> None:
+        # A task of its own: the pool may be locked by others, and loses the connection if this task is cancelled.
+        await asyncio.shield(asyncio.ensure_future(self._given(connection)))
+
+    async def _given(self, connection: LoopConnection) -> None:
+        if connection in self._changed:
+            self._changed.discard(connection)
             try:
                 await connection.rollback()
                 await connection.set_autocommit(False)
             except Error:
                 await connection.close()
-        await lent.__aexit__(None if error is None else type(error), error, None)
-
-    try:
-        if changed:
-            await connection.set_autocommit(True)
-        yield connection
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        await asyncio.shield(asyncio.ensure_future(give_back()))
+        await super().give(connection)
 
 
 class CallersPool:
     """A caller's pool, sync or async; calls of the other kind use own pools with the same connection settings."""
 
     replaceable = True
-    own = False
+    by_worker = False
     loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
-    def __init__(self, pool: SyncPool | LoopPool) -> None:
+    def __init__(self, pool: SyncPool | LoopPool, sessions: Sessions) -> None:
         self._pool = pool
         kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), **_OURS}
-        self._other = OwnPools(pool.conninfo, kwargs, 0, pool.max_size or 20, pool.timeout)
+        self._other = OwnPools(pool.conninfo, kwargs, sessions, 0, pool.max_size or 20, pool.timeout)
+        self._workers = _CallersBorrowing(pool) if isinstance(pool, ConnectionPool) else None
+        self._loop = _CallersLoopBorrowing(pool) if isinstance(pool, AsyncConnectionPool) else None
         self._of_parent = False
 
     @property
@@ -181,20 +206,24 @@ class CallersPool:
     def borrow(self) -> Any:
         """Borrow a connection for an OS thread."""
         _check_ours(self._of_parent)
-        return _lent(self._pool) if isinstance(self._pool, ConnectionPool) else self._other.borrow()
+        return self._workers or self._other.borrowing()
 
-    def aborrow(self) -> Any:
-        """Borrow a connection for the running event loop."""
+    def aborrowing(self) -> LoopBorrowing | None:
+        """Return what the running event loop borrows from; None if `aopen` has to open a pool first."""
         _check_ours(self._of_parent)
-        return _alent(self._pool) if isinstance(self._pool, AsyncConnectionPool) else self._other.aborrow()
+        return self._loop or self._other.aborrowing()
 
-    def distrust(self) -> None:
-        """Close the idle connections that do not answer."""
-        self._pool.check() if isinstance(self._pool, ConnectionPool) else self._other.distrust()
+    async def aopen(self) -> LoopBorrowing:
+        """Open the pool of the running event loop."""
+        return await self._other.aopen()
 
-    async def adistrust(self) -> None:
-        """Async version of `distrust`."""
-        await (self._pool.check() if isinstance(self._pool, AsyncConnectionPool) else self._other.adistrust())
+    def renew(self) -> None:
+        """Replace the idle connections that do not answer; those of others may be intact."""
+        self._pool.check() if isinstance(self._pool, ConnectionPool) else self._other.renew()
+
+    async def arenew(self) -> None:
+        """Async version of `renew`."""
+        await (self._pool.check() if isinstance(self._pool, AsyncConnectionPool) else self._other.arenew())
 
     def forget(self) -> None:
         """Leave the caller's pool to the parent of this forked process."""
@@ -205,6 +234,10 @@ class CallersPool:
         """Return psycopg_pool's statistics of the caller's pool and of the own pools."""
         return {"given": self._pool.get_stats(), **self._other.stats()}
 
+    def drop(self) -> None:
+        """Close the own pools of a saver that was dropped."""
+        self._other.drop()
+
     def close(self) -> None:
         """Close the own pools; the caller's stays open."""
         self._other.close()
@@ -214,37 +247,65 @@ class CallersPool:
         await self._other.aclose()
 
 
-class CallersConnection:
-    """A caller's single connection, for one operation at a time; the caller ends its own transactions."""
+class _Alone:
+    """A caller's connection, borrowed by one OS thread at a time."""
 
-    replaceable = False
-    own = False
-
-    def __init__(self, connection: SyncConnection | LoopConnection) -> None:
+    def __init__(self, connection: SyncConnection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._loop_lock = asyncio.Lock()
+
+    def take(self) -> SyncConnection:
+        self._lock.acquire()
+        return self._connection
+
+    def give(self, connection: SyncConnection) -> None:
+        self._lock.release()
+
+
+class _AloneInLoop:
+    """A caller's connection, borrowed by one task at a time."""
+
+    def __init__(self, connection: LoopConnection) -> None:
+        self._connection = connection
+        self._lock = asyncio.Lock()
+
+    async def take(self) -> LoopConnection:
+        await self._lock.acquire()
+        return self._connection
+
+    async def give(self, connection: LoopConnection) -> None:
+        self._lock.release()
+
+
+class CallersConnection:
+    """A caller's single connection, for one round trip or transaction at a time; the caller ends its own transactions.
+
+    Sync and async calls both use it, in its own way.
+    """
+
+    replaceable = False
+
+    def __init__(self, connection: SyncConnection | LoopConnection) -> None:
+        self._alone: Any = _Alone(connection) if isinstance(connection, Connection) else _AloneInLoop(connection)
         self.by_worker = isinstance(connection, Connection)
         self.loop = None if self.by_worker else self._running_loop
         self._seen_loop = asyncio._get_running_loop()  # A saver made in a loop, as LangGraph's has to be, uses that.
         self._of_parent = False
 
-    @contextmanager
-    def borrow(self) -> Iterator[SyncConnection]:
-        """Borrow the connection."""
+    def borrowing(self) -> Any:
+        """Return what OS threads borrow from."""
         _check_ours(self._of_parent)
-        assert isinstance(self._connection, Connection)
-        with self._lock:
-            yield self._connection
+        return self._alone
 
-    @asynccontextmanager
-    async def aborrow(self) -> AsyncIterator[LoopConnection]:
-        """Async version of `borrow`."""
+    def aborrowing(self) -> Any:
+        """Return what tasks borrow from."""
         _check_ours(self._of_parent)
-        assert isinstance(self._connection, AsyncConnection)
         self._seen_loop = asyncio.get_running_loop()
-        async with self._loop_lock:
-            yield self._connection
+        return self._alone
+
+    async def aopen(self) -> Any:
+        """Do as `aborrowing`: there is nothing to open."""
+        return self.aborrowing()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         _check_ours(self._of_parent)
@@ -256,6 +317,12 @@ class CallersConnection:
             )
         return loop
 
+    def renew(self) -> None:
+        """Do nothing: there is no other connection."""
+
+    async def arenew(self) -> None:
+        """Async version of `renew`."""
+
     def forget(self) -> None:
         """Leave the connection to the parent of this forked process."""
         self._of_parent = True
@@ -264,11 +331,8 @@ class CallersConnection:
         """Return nothing: there are no statistics."""
         return {}
 
-    def distrust(self) -> None:
-        """Do nothing: there is no other connection."""
-
-    async def adistrust(self) -> None:
-        """Async version of `distrust`."""
+    def drop(self) -> None:
+        """Do nothing: the caller closes the connection."""
 
     def close(self) -> None:
         """Do nothing: the caller closes the connection."""

@@ -16,7 +16,6 @@ import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from langgraph_checkpoint_custom.drivers.postgres_pools import PoolSpent
 from langgraph_checkpoint_custom.engine.operation import Statement
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
@@ -61,9 +60,7 @@ def pool_error(error: PoolClosed | PoolTimeout, operation: str, statement: str |
             return ClosedError(f"{operation}: your pool is not open yet; open it before its first use")
         return ClosedError("the connection pool was closed; open a new saver")
     said = f"{operation}: every connection of the pool was busy ({error}); raise max_size or pool_timeout"
-    if isinstance(error, PoolSpent):
-        said = f"{operation}: {error}"
-    elif not own:
+    if not own:
         said = f"{operation}: your pool gave no connection ({error}): all are busy, or it cannot connect; see its log"
     return StorageError(said, operation=operation, statement=statement)
 

@@ -33,77 +33,32 @@ Row = Sequence[Any]
 Params = Mapping[str, Any]
 
 
-class Later(NamedTuple):
-    """Parameters that are made right before they are sent; a batch of several calls never asks for them."""
-
-    make: Callable[[], Params]
-
-
 class Statement(NamedTuple):
     """One SQL statement with its parameters, by name or by position; a list of them runs it once for each."""
 
     name: str
     sql: str
-    params: Params | tuple[Any, ...] | Later | Sequence[Params | tuple[Any, ...]]
-
-    def values(self) -> Any:
-        """Return the parameters to send."""
-        return self.params.make() if isinstance(self.params, Later) else self.params
+    params: Params | tuple[Any, ...] | Sequence[Params | tuple[Any, ...]]
 
 
 class RoundTrip(NamedTuple):
     """Statements that are sent together and are atomic together; the reply is a list of rows for each of them.
 
-    `before` and `after` are sent around them, such as a lock; their rows are not part of the reply. `batchable` says
-    how to merge the round trip with others, if that is possible.
-
-    If `parts` is given, there are several round trips instead: it yields each of them, is resumed with its reply, and
-    returns the reply of the whole. If `atomic`, they are one transaction, which ends with the part that is the `last`
-    one, or after them all; otherwise each statement is atomic by itself. In a transaction that has begun before,
-    `statements` are sent if there are any.
+    `before` and `after` are sent around them, such as a lock; their rows are not part of the reply.
     """
 
     statements: Sequence[Statement]
     before: Sequence[Statement] = ()
     after: Sequence[Statement] = ()
-    batchable: Batchable | None = None
-    parts: Callable[[], Parts] | None = None
-    atomic: bool = True
-    last: bool = False
 
     def sent(self) -> Sequence[Statement]:
         """Return all statements in the order in which they are sent."""
-        return [*self.before, *self.statements, *self.after] if self.before else self.statements
+        return [*self.before, *self.statements, *self.after] if self.before or self.after else self.statements
 
     def reply(self, replies: Sequence[Any]) -> Sequence[Any]:
         """Return the replies to `statements`, out of the replies to everything that was sent."""
         first = len(self.before)
-        return replies[first : first + len(self.statements)] if first else replies
-
-
-Parts = Generator[RoundTrip, Sequence[Any], Sequence[Any]]
-
-
-class Batchable(NamedTuple):
-    """How to merge round trips that do the same for different rows into one.
-
-    Round trips of one `kind` can be merged unless two have the same `key`, because a statement cannot change a row
-    twice. A `key` of None means that two of them never change the same row. `size` is in bytes. `merge` takes the
-    `item` of each round trip.
-    """
-
-    kind: Hashable
-    key: Hashable | None
-    size: int
-    item: Any
-    merge: Callable[[Sequence[Any]], Combined]
-
-
-class Combined(NamedTuple):
-    """One round trip for many calls, and a function that splits its reply into one for each call."""
-
-    round_trip: RoundTrip
-    split: Callable[[Sequence[Any]], Sequence[Any]]
+        return replies[first : first + len(self.statements)]
 
 
 class Together(NamedTuple):
@@ -175,6 +130,11 @@ class Operation(Generic[T]):
 
     It is then also True if an earlier attempt may have changed something and its reply was lost.
     """
+    checks_first: bool = False
+    """Whether it stores by what it has read before, so that its round trips, if there are several, are one transaction.
+
+    Several are needed with tables that Citus distributes. (On SQLite, those of a "write" are one transaction anyway.)
+    """
 
 
 class Driver(Protocol):
@@ -194,7 +154,7 @@ class Driver(Protocol):
 
 
 def operation(
-    access: Access, *, locks: Sequence[str] = (), reports_change: bool = False
+    access: Access, *, locks: Sequence[str] = (), reports_change: bool = False, checks_first: bool = False
 ) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:
     """Turn a generator function into a function that creates an `Operation`.
 
@@ -203,6 +163,7 @@ def operation(
         locks: For an "exclusive" operation, the arguments that name the threads to lock. The argument `d` is the
             dialect.
         reports_change: Whether its result says if something was changed.
+        checks_first: Whether it stores by what it has read before.
     """
 
     def decorate(function: Callable[P, Steps[T]]) -> Callable[P, Operation[T]]:
@@ -222,9 +183,8 @@ def operation(
 
         @wraps(function)
         def make(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
-            return Operation(
-                name, access, partial(steps, *args, **kwargs), partial(arguments, args, kwargs), reports_change
-            )
+            start, given = partial(steps, *args, **kwargs), partial(arguments, args, kwargs)
+            return Operation(name, access, start, given, reports_change, checks_first)
 
         return make
 

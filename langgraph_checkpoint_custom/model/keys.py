@@ -94,10 +94,6 @@ def location_of_write(checkpoint_ns: str, checkpoint_id: str, task_id: str, idx:
     return "write", checkpoint_ns, checkpoint_id, task_id, str(idx), channel
 
 
-class ManyBytes(list[bytes]):
-    """Several values that a driver sends as one parameter."""
-
-
 class BlobRow(NamedTuple):
     """A row of `blobs`: a channel value, or a chunk of one.
 

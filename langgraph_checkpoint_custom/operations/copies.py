@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
-from langgraph_checkpoint_custom.errors import CheckpointNotFound, ThreadExists
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, Contention, ThreadExists
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_metadata
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
@@ -31,7 +31,7 @@ FROM_THREAD = "forked_from_thread"
 FROM_CHECKPOINT = "forked_from_checkpoint"
 
 
-@operation("write")
+@operation("write", checks_first=True)
 def fork_thread(
     d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
 ) -> Steps[RunnableConfig]:
@@ -88,11 +88,13 @@ def _fork(
 
     params = yield from offload(len(data), encoded)
     fork = Fork(source, target, point, params, checkpoint_id is not None, run_id)
-    refusal, *_ = yield d.fork_thread(fork)
+    refusal, *newest = yield d.fork_thread(fork)
     if refusal:
         return None
     if rest := d.store_fork(fork):
-        yield rest
+        *_, newest_now = yield rest
+        if newest and newest[0] != newest_now and newest[0][0][0] == point:  # On Citus only.
+            raise Contention(f"fork_thread: checkpoint {point!r} got a successor meanwhile", operation="fork_thread")
     return config_of(target, "", point)
 
 
@@ -103,7 +105,7 @@ def _exists(target: str) -> ThreadExists:
     )
 
 
-@operation("write")
+@operation("write", checks_first=True)
 def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
     """Copy a thread inside the database.
 
@@ -120,3 +122,5 @@ def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
             f"thread {target!r} has checkpoints or writes of its own, such as {reply[0][0][0]!r}; nothing was copied. "
             "Choose another target, or delete that thread first"
         )
+    if rest := d.store_copy(source, target):
+        yield rest

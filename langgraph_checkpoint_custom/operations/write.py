@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.operations.leases import claim_lost
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
-@operation("write")
+@operation("write", checks_first=True)
 def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Draft, *, only_newest: bool = False) -> Steps[Encoded]:
     """Store a checkpoint with its new values; returns it as it was stored.
 
@@ -42,9 +42,10 @@ def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Draft, *, only_newest:
         if not encoded.replayed:
             yield d.insert_checkpoint(encoded.row)
             return encoded
-        (stored,) = yield d.insert_checkpoint_on_parent(encoded.row)
-        if stored:
-            return encoded
+        if attempt := d.insert_checkpoint_on_parent(encoded.row):
+            (stored,) = yield attempt
+            if stored:
+                return encoded
     needs_other_rows = encoded.references or encoded.replayed or encoded.claim or only_newest
     if not needs_other_rows and (rest := d.store_checked(encoded, ())):  # On PostgreSQL, put_checkpoint stores it.
         yield rest
@@ -94,7 +95,7 @@ def _pruned(row: CheckpointRow, channels: Sequence[str]) -> CheckpointNotFound:
     )
 
 
-@operation("write")
+@operation("write", checks_first=True)
 def put_writes(
     d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | None, *, of_run: bool = False
 ) -> Steps[None]:

@@ -47,8 +47,11 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """Store a checkpoint with `put_form`."""
         return self._send(self.put_form.with_params(self.put_params(row)))
 
-    def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip:
-        """Store a checkpoint that is one row, if its parent exists and is not hidden; the reply has a row if so."""
+    def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip | None:
+        """Store a checkpoint that is one row, if its parent exists and is not hidden; the reply has a row if so.
+
+        None if `put_checkpoint` has to do that.
+        """
         name = "insert_checkpoint_on_parent"
         parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
         statement = Statement(name, self._texts[name], (*self.put_params(row), *parent))
@@ -216,6 +219,10 @@ class SqlDialect(StoreStatements, ThreadStatements):
             source_json=canonical(source),
             target_json=canonical(target),
         )
+
+    def store_copy(self, source: str, target: str) -> RoundTrip | None:
+        """Store the copies after a `copy_thread` that nothing prevented; None if that has stored them already."""
+        return None
 
     # Claims
 

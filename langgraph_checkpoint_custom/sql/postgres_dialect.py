@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement, Together
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.keys import SURELY_FIT, CheckpointRow, Key, ManyBytes, WriteRow
+from langgraph_checkpoint_custom.model.keys import SURELY_FIT, CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
 
@@ -222,9 +222,9 @@ class PostgresDialect(SqlDialect):
             inline_channels=_texts(columns[7]),
             delta_channels=_texts(columns[8]),
             checkpoint_types=_texts(columns[11]),
-            checkpoints=ManyBytes(columns[12]),
+            checkpoints=list(columns[12]),
             metadata_types=_texts(columns[13]),
-            metadata=ManyBytes(columns[14]),
+            metadata=list(columns[14]),
             metadata_filters=_texts(columns[15]),
         )
         return self._send(statement, locks=[self.statement("limit_waiting")])
@@ -292,7 +292,7 @@ class PostgresDialect(SqlDialect):
             idxs=_numbers(columns[6]),
             channels=_texts(columns[7]),
             types=_texts(columns[8]),
-            values=ManyBytes(columns[9]),
+            values=list(columns[9]),
         )
         # A write that replaces a row waits if that is being deleted. The limit ends the wait for the other calls.
         return self._send(statement, locks=[self.statement("limit_waiting")])
@@ -347,7 +347,7 @@ def _with_writes(key: Key, rows: Sequence[WriteRow], claim: str | None) -> dict[
         "idxs": _numbers([row.idx for row in rows]),
         "channels": _texts([row.channel for row in rows]),
         "types": _texts([row.type for row in rows]),
-        "values": ManyBytes(row.value for row in rows),
+        "values": [row.value for row in rows],
         "claim": claim,
     }
 
@@ -389,6 +389,6 @@ def _blobs(encoded: Encoded) -> dict[str, Any]:
         "channels": _texts([blob.channel for blob in encoded.blobs]),
         "versions": _texts([blob.version for blob in encoded.blobs]),
         "types": _texts([blob.type for blob in encoded.blobs]),
-        "values": ManyBytes(blob.value for blob in encoded.blobs),
+        "values": [blob.value for blob in encoded.blobs],
         "chunks": _texts([blob.chunks for blob in encoded.blobs]),
     }

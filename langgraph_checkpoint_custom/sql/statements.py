@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.engine.operation import Batchable, RoundTrip, Row, Statement
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration
 from langgraph_checkpoint_custom.model.keys import ABOVE_THREADS, TENANT_MARK, Range, TupleRow
 
@@ -113,10 +113,8 @@ class Statements(ABC):
                     params[name] = self.stored_thread(params[name])
         return params
 
-    def _send(
-        self, *statements: Statement, locks: Sequence[Statement] = (), batchable: Batchable | None = None
-    ) -> RoundTrip:
-        return RoundTrip(statements, (*self._enter, *locks) if locks else self._enter, self._leave, batchable)
+    def _send(self, *statements: Statement, locks: Sequence[Statement] = ()) -> RoundTrip:
+        return RoundTrip(statements, (*self._enter, *locks) if locks else self._enter, self._leave)
 
     def _lock(self, thread_id: str) -> Sequence[Statement]:
         """Return what locks a thread alone until the transaction ends; see postgres/transactions.sql."""

@@ -180,7 +180,7 @@ async def test_a_write_waits_for_a_takeover_in_progress(client: Client, database
         with closing(database.connect()) as other:
             if database.kind == "postgres":
                 (lock,) = PostgresDialect("langgraph_checkpoint")._lock("thread")
-                other.execute(lock.sql, lock.values())
+                other.execute(lock.sql, lock.params)
             other.execute("UPDATE claims SET token = 'another'")
             writing = asyncio.create_task(client.put_writes(at(lease, "1"), [("a", 1)], "task"))
             await asyncio.sleep(0.3)  # It must not be done by then.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import subprocess
 import sys
 import threading
@@ -236,7 +237,10 @@ def test_a_saver_that_is_never_closed_neither_keeps_the_process_alive_nor_warns(
     if way == "dropped":  # The standard library warns about a dropped file, but not about one that is never closed.
         assert "ResourceWarning: unclosed saver" in result.stderr
     else:
-        assert result.stderr == ""
+        lines = result.stderr.splitlines()
+        if way == "burst":  # psycopg and its pool log what the end of a loop interrupts.
+            lines = [line for line in lines if not re.match("error connecting in 'langgraph-|query cancellation", line)]
+        assert lines == []
     assert (result.stdout, result.returncode) == (("", 3) if way == "error" else ("done\n", 0))
     with store.open() as saver:
         stored = {"sync": 1, "async": 1, "both": 4, "dropped": 2, "burst": 0, "error": 2}[way]

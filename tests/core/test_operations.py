@@ -252,7 +252,7 @@ def test_deleting_copying_and_claiming_take_the_exclusive_lock(make: Callable[[S
         drive(make(PostgresDialect("langgraph_checkpoint")), script)
     (lock,) = script.round_trips[0].before
     assert lock.name == "lock_thread"
-    assert lock.values()["thread_id"] == "t"
+    assert lock.params["thread_id"] == "t"
 
 
 def test_put_stores_a_deleted_value_again(d: SqlDialect) -> None:
@@ -468,8 +468,7 @@ def test_each_attempt_starts_the_operation_from_the_beginning(d: SqlDialect) -> 
     for script in scripts:
         drive(op, script)
     first, second = (
-        [statement.values() for round_trip in script.round_trips for statement in round_trip.sent()]
-        for script in scripts
+        [statement.params for round_trip in script.round_trips for statement in round_trip.sent()] for script in scripts
     )
     assert first == second
     assert first

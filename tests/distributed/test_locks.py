@@ -39,7 +39,7 @@ def waits_for_a_lock(urls: Sequence[str]) -> bool:
 def begun(connection: psycopg.Connection[Any], round_trip: RoundTrip) -> None:
     """Send a round trip, and leave its transaction open."""
     for statement in round_trip.sent():
-        connection.execute(statement.sql, statement.values())
+        connection.execute(statement.sql, statement.params)
 
 
 def wait_until_it_waits(urls: Sequence[str], call: Future[Any]) -> None:

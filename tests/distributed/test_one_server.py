@@ -23,7 +23,6 @@ from langgraph_checkpoint_custom import (
     StorageError,
     ThreadExists,
 )
-from langgraph_checkpoint_custom.drivers.postgres_prepared import THRESHOLD
 from langgraph_checkpoint_custom.sql.citus_dialect import CitusDialect
 from tests.conftest import APIS
 from tests.invariants import check_invariants
@@ -69,6 +68,8 @@ async def steps(client: Client, thread_id: str, values: list[Any]) -> list[Any]:
     return stored
 
 
+# How often psycopg sends a statement before it prepares it.
+THRESHOLD = 5
 VALUES = [
     1,
     LARGE,
@@ -164,16 +165,6 @@ async def test_copies_and_forks(url: str, api: str) -> None:
             await client.do("fork_thread", "nothing", "elsewhere")
 
 
-async def test_a_session_without_its_prepared_statements_prepares_them_again(url: str) -> None:
-    with PostgresSaver(url, max_size=1) as saver:
-        client = Client(saver, "sync")
-        await steps(client, "thread", [LARGE] * (2 * THRESHOLD))
-        driver: Any = saver.backend.driver
-        with driver._connections.borrow() as connection:
-            connection.execute("DEALLOCATE ALL")
-        await steps(client, "another", [LARGE] * 2)
-
-
 async def test_many_tasks_and_deletions_at_once(url: str) -> None:
     async with PostgresSaver(url, max_size=4) as saver:
         client = Client(saver, "async")
@@ -190,7 +181,7 @@ async def test_many_tasks_and_deletions_at_once(url: str) -> None:
             assert len(await client.all(generate_config(f"copy {number}"))) == 1
 
 
-async def test_an_error_of_the_server_rolls_back_all_parts(url: str) -> None:
+async def test_an_error_of_the_server_rolls_back_everything(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as server:
         server.execute("ALTER TABLE langgraph_checkpoint.checkpoints ADD CONSTRAINT no CHECK (thread_id <> 'no')")
     with PostgresSaver(url, max_size=1) as saver:

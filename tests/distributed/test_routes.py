@@ -9,10 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement, follow
-from langgraph_checkpoint_custom.model.keys import Key, ManyBytes, WriteRow
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
+from langgraph_checkpoint_custom.model.keys import Key, WriteRow
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
-from tests.plans.explaining import an_extension, maintenance, round_trips
+from langgraph_checkpoint_custom.sql.thread_statements import Fork
+from tests.plans.explaining import NO_METADATA, a_checkpoint, an_extension, maintenance, round_trips
 
 SHARDS = 4
 
@@ -36,7 +37,7 @@ ACROSS = {
     "stored checkpoints",
 }
 # Cases about two threads, which may be on two servers.
-OF_TWO = {"copy", "fork point", "fork"}
+OF_TWO = {"copy", "stored copy", "fork point", "check of a fork", "fork"}
 # They need an index that these tables do not have.
 SEARCHED = {"threads, searched", "count of threads, searched"}
 
@@ -47,6 +48,10 @@ def cases() -> dict[str, RoundTrip]:
     return _cases(d)
 
 
+def made(form: Form, params: tuple[Any, ...]) -> RoundTrip:
+    return RoundTrip([Statement(form.name, form.sql, params)])
+
+
 def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
     key = Key("t7", "", "000050")
     rows = [WriteRow("channel", "task", "", "run", idx, "msgpack", b"1") for idx in range(6)]
@@ -54,7 +59,12 @@ def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
     return {
         **{name: round_trip for name, (round_trip, _) in round_trips(d).items()},
         **maintenance(d),
-        "put of values": d.put_checkpoint(encoded, only_newest=True, even_if_hidden=False),
+        "put of one row": made(d.put_form, d.put_params(a_checkpoint("t7").row)),
+        "check of a put": d.put_checkpoint(encoded, only_newest=True, even_if_hidden=False),
+        "put of values": d.store_checked(encoded, ()) or RoundTrip(()),
+        "stored copy": d.store_copy("t7", "t8") or RoundTrip(()),
+        "check of a fork": d.fork_thread(Fork("t7", "new", "000050", NO_METADATA)),
+        "writes": d.insert_writes(key, rows[:2], None),
         "many writes": d.insert_writes(key, rows, None),
         "writes with a claim": d.insert_writes(key, rows, "claim"),
         "claim": d.take_claim("t7", "token", "owner", 1.0),
@@ -63,30 +73,11 @@ def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
     }
 
 
-def sent(connection: psycopg.Connection[Any], round_trip: RoundTrip) -> Sequence[Statement]:
-    """The statements of a round trip; those of several parts are found out by sending them."""
-    if round_trip.parts is None:
-        return round_trip.sent()
-    statements: list[Statement] = []
-
-    def replies(part: RoundTrip) -> Sequence[Any]:
-        statements.extend(part.sent())
-        cursors = [psycopg.Cursor(connection).execute(each.sql, each.values()) for each in part.sent()]
-        return part.reply([cursor.fetchall() if cursor.description else [] for cursor in cursors])
-
-    follow(round_trip.parts(), replies)
-    connection.rollback()
-    return [*statements, *round_trip.statements]
-
-
 def plans(url: str, round_trip: RoundTrip) -> Iterator[tuple[Statement, str]]:
     with psycopg.connect(url) as connection:
         cursor = psycopg.ClientCursor(connection)  # Of INSERT … SELECT, Citus explains only one without parameters.
-        for statement in sent(connection, round_trip):
-            values: Any = statement.params
-            if isinstance(values, dict):
-                values = {name: list(v) if isinstance(v, ManyBytes) else v for name, v in values.items()}
-            found = cursor.execute(f"EXPLAIN (COSTS off) {statement.sql}", values).fetchall()
+        for statement in round_trip.sent():
+            found = cursor.execute(f"EXPLAIN (COSTS off) {statement.sql}", statement.params).fetchall()
             yield statement, "\n".join(line for (line,) in found)
 
 

@@ -1,4 +1,4 @@
-"""Helpers that make calls on PostgreSQL wait for one batch, and calls of every type that can be batched."""
+"""Helpers that make async calls on PostgreSQL wait for one batch, and calls of every type that can be batched."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import psycopg
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_metadata
 
+from langgraph_checkpoint_custom import PostgresSaver
 from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
-from langgraph_checkpoint_custom.engine.batching import BATCHES
 from tests.behaviour.helpers import config
 from tests.stores import Client
+
+# Of a saver in these tests.
+CONNECTIONS = 2
 
 Calls = Sequence[Callable[[], Awaitable[Any]]]
 # Names that mean something in the text of an array.
@@ -45,10 +48,15 @@ def driver_of(saver: Any) -> PostgresDriver:
 
 
 def waiting(saver: Any) -> int:
-    """The number of calls that wait for their batch."""
-    driver = driver_of(saver)
-    batching: list[Any] = [driver._worker_batching, *driver._loop_batchings.values()]
-    return sum(len(queue.waiting) for each in batching for queue in list(each._queue._queues.values()))
+    """The number of calls that wait for their batch, in all event loops."""
+    loops: dict[Any, Any] = driver_of(saver)._connections._loops  # type: ignore[attr-defined]
+    queues = [queue for entry in list(loops.values()) if entry.borrowing for queue in entry.borrowing.queues.values()]
+    return sum(len(queue.waiting) for queue in queues)
+
+
+def with_few(url: str) -> PostgresSaver:
+    """A saver whose calls soon find no free connection."""
+    return PostgresSaver(url, max_size=CONNECTIONS)
 
 
 @contextmanager
@@ -66,10 +74,10 @@ def jammed(url: str, mode: str = "ACCESS EXCLUSIVE") -> Iterator[psycopg.Connect
 async def in_one_batch(
     saver_client: Client, url: str, first: Callable[[int], Awaitable[Any]], calls: Calls, mode: str = "ACCESS EXCLUSIVE"
 ) -> AsyncIterator[list[asyncio.Future[Any]]]:
-    """Calls that wait while `first`s of their type are in flight; they are one batch when the block or those end."""
+    """Calls that wait while `first`s of their type have all connections; they are one batch when those end."""
     with jammed(url, mode) as blocker, psycopg.connect(url, autocommit=True) as watcher:
         ahead: list[asyncio.Future[Any]] = []
-        for number in range(BATCHES):
+        for number in range(CONNECTIONS):
             ahead.append(asyncio.ensure_future(first(number)))
             while len(watcher.execute(WAITING).fetchall()) <= number:
                 await asyncio.sleep(0.005)  # No event is raised when a session begins to wait.
@@ -77,7 +85,7 @@ async def in_one_batch(
         for number, call in enumerate(calls, 1):
             waiters.append(asyncio.ensure_future(call()))
             while waiting(saver_client.saver) < number:
-                await asyncio.sleep(0.001)  # In the order of the calls, on OS threads as well.
+                await asyncio.sleep(0.001)  # In the order of the calls.
         yield [*waiters, *ahead]
         blocker.rollback()
     await asyncio.gather(*waiters, *ahead, return_exceptions=True)

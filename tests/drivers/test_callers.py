@@ -18,7 +18,6 @@ from psycopg.rows import dict_row, namedtuple_row, scalar_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver, StorageError
-from langgraph_checkpoint_custom.drivers.postgres_prepared import THRESHOLD
 from tests.conftest import APIS
 from tests.stores import Client
 
@@ -83,7 +82,7 @@ async def test_any_prepare_threshold_works(postgres_url: str, kind: str) -> None
         async with brought(kind, postgres_url, autocommit=autocommit, prepare_threshold=threshold) as source:
             for api in APIS:
                 async with PostgresSaver(source) as saver:
-                    await life(Client(saver, api), f"{api} {threshold}", steps=THRESHOLD + 2)
+                    await life(Client(saver, api), f"{api} {threshold}", steps=7)
 
 
 @pytest.mark.parametrize("autocommit", [True, False])

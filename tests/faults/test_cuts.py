@@ -242,15 +242,17 @@ async def test_a_refusal_says_that_the_attempt_without_a_reply_may_have_taken_ef
                 ),
             }
             call, error, come_in = calls[name]
-            before, driver = rows(watcher), saver._driver
-            usual = driver._pause  # type: ignore[attr-defined]
+            before = rows(watcher)
 
-            def pause(*args: Any) -> Any:
-                assert rows(watcher) != before
-                come_in()
-                return usual(*args)
+            class Meanwhile(RetryPolicy):
+                """Lets other calls come before the next attempt."""
 
-            monkeypatch.setattr(driver, "_pause", pause)
+                def pause(self, failed: int, elapsed: float) -> float | None:
+                    assert rows(watcher) != before
+                    come_in()
+                    return super().pause(failed, elapsed)
+
+            monkeypatch.setattr(saver._driver, "_retry", Meanwhile())
             said = f"{name} was retried because no answer came; an earlier attempt may have succeeded. Then: "
             proxy.cut_next("before the answer")
             with pytest.raises(error, match=said):

@@ -96,11 +96,11 @@ async def test_the_error_about_a_min_size_above_the_servers_limit_says_so(
     postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(url: str, api: str) -> None:
-        async with PostgresSaver(url, min_size=4, pool_timeout=0.5) as saver:
+        async with PostgresSaver(url, min_size=4, pool_timeout=0.5, connect_timeout=1) as saver:
             monkeypatch.setattr(saver._driver, "_retry", RetryPolicy(attempts=1))
             client = Client(saver, api)
             calls = await asyncio.gather(*(client.get_tuple(config(f"t{i}")) for i in range(8)), return_exceptions=True)
-            wanted = "the pool could not open its first 4 connections within 0.5 s; lower min_size"
+            wanted = "the pool could not open its first 4 connections within 1 s; lower min_size"
             errors = [str(call) for call in calls if isinstance(call, ConnectionLost)]
             assert len(errors) == len(calls)
             assert any(wanted in error for error in errors)
@@ -113,24 +113,6 @@ async def test_the_error_about_a_min_size_above_the_servers_limit_says_so(
 
 
 # A server that refuses
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_a_role_that_may_not_end_sessions_still_retries(
-    postgres_url: str, watcher: psycopg.Connection[Any], api: str
-) -> None:
-    """The function's privileges belong to the database, so other tests are not affected."""
-    watcher.execute("REVOKE EXECUTE ON FUNCTION pg_terminate_backend FROM PUBLIC")
-    with limited_role(postgres_url, watcher, limit=9) as (url, _), faulty(url) as proxy:
-        async with PostgresSaver(proxy.url, max_size=1) as saver:
-            client = Client(saver, api)
-            for name, call in OPERATIONS.items():
-                await fill(client, name)
-                proxy.cut_next("after the request")
-                await call(client, name)
-                assert not proxy.armed
-            # The role sees its own sessions, so it has tried to end them.
-            assert all(session.process for session in saver._driver._sessions._known.values())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("api", APIS)

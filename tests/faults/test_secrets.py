@@ -97,7 +97,7 @@ async def test_failing_connections_reveal_no_password(
 @pytest.mark.parametrize("api", APIS)
 async def test_a_working_connection_reveals_no_password(cluster: Cluster, api: str) -> None:
     """Not even if the server ends it, if the pool is busy, or if it is closed."""
-    async with PostgresSaver(cluster.url(), max_size=1, pool_timeout=0.1, answer_timeout=0.5) as saver:
+    async with PostgresSaver(cluster.url(), max_size=1, pool_timeout=0.1) as saver:
         client = Client(saver, api)
         await fill(client, api)
         with psycopg.connect(cluster.url(), autocommit=True) as other:
@@ -108,13 +108,12 @@ async def test_a_working_connection_reveals_no_password(cluster: Cluster, api: s
                 await asyncio.sleep(0.01)
             with pytest.raises(StorageError, match="busy") as busy:
                 await client.get_tuple(config("t"))
-            with pytest.raises(ConnectionLost, match="no answer") as silent:
-                await waiting
+            other.execute(f"SELECT pg_terminate_backend(pid, 5000){SESSIONS}")
             other.execute("ROLLBACK")
+            await waiting
             other.execute(f"SELECT pg_terminate_backend(pid, 5000){SESSIONS}")
         await put_one(client, api)
-        for caught in (busy, silent):
-            assert SECRET not in all_about(caught.value)
+        assert SECRET not in all_about(busy.value)
     with pytest.raises(CheckpointError) as closed:
         await client.get_tuple(config("t"))
     assert SECRET not in all_about(closed.value)

@@ -86,7 +86,7 @@ def test_a_statement_of_a_run_looks_into_one_partition(partitioned: Store, name:
         server.execute("SET plan_cache_mode = force_generic_plan")
         server.prepare_threshold = 0
         (statement,) = round_trip.statements
-        plan = server.execute(f"EXPLAIN (ANALYZE, COSTS OFF) {statement.sql}", statement.values()).fetchall()
+        plan = server.execute(f"EXPLAIN (ANALYZE, COSTS OFF) {statement.sql}", statement.params).fetchall()
         text = "\n".join(line for (line,) in plan)
         read = {
             number

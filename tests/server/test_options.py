@@ -53,7 +53,6 @@ async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: py
         CHECKPOINT_MAX_SIZE="3",
         CHECKPOINT_POOL_TIMEOUT="4",
         CHECKPOINT_CONNECT_TIMEOUT="5",
-        CHECKPOINT_ANSWER_TIMEOUT="6.5",
         CHECKPOINT_PREPARE="False",
         CHECKPOINT_CONCURRENT_WRITERS="reject",
         CHECKPOINT_ON_UNREADABLE="raw",
@@ -67,7 +66,7 @@ async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: py
         pools = saver._driver._connections
         sizes = {name: pools._options[name] for name in ("min_size", "max_size", "timeout")}
         assert sizes == {"min_size": 0, "max_size": 3, "timeout": 4.0}
-        assert (pools._options["kwargs"]["connect_timeout"], pools._answer_timeout) == (5, 6.5)
+        assert pools._options["kwargs"]["connect_timeout"] == 5
         assert saver._driver._sessions._prepare is False
         assert (saver._concurrent_writers, saver._on_unreadable) == ("reject", "raw")
         assert saver._clear[-2:] == ("user", "topic")

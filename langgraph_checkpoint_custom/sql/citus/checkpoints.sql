@@ -13,35 +13,15 @@
 -- differs: as limit_waiting.
 
 -- name: insert_checkpoint_on_parent
--- differs: an INSERT that depends on a query is planned with each call. select_parent and insert_checkpoint are not.
+-- differs: as put_checkpoint.
 
 -- name: put_checkpoint
--- differs: as insert_checkpoint_on_parent. The next statements find the problems. If there are none, put_blobs and
+-- differs: only finds the problems, and which blobs that may be missing are not. If there are none, put_blobs and
 -- insert_checkpoint follow in the same transaction.
-
--- name: select_parent
--- differs: as put_checkpoint.
-SELECT hidden FROM langgraph_checkpoint.checkpoints
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(parent_id)s
-
--- name: select_other
--- differs: as put_checkpoint.
-SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id <> %(checkpoint_id)s
-ORDER BY checkpoint_id DESC LIMIT 1
-
--- name: select_newest_other
--- differs: as put_checkpoint.
-SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id <> %(checkpoint_id)s
-AND NOT hidden
-ORDER BY checkpoint_id DESC LIMIT 1
-
--- name: select_blob_keys
--- differs: as put_checkpoint. The beginning of `chunks` shows whether a value can share chunks with this one.
-SELECT channel, version, left(chunks, %(length)s::integer) FROM langgraph_checkpoint.blobs
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
-AND channel = ANY (%(channels)s::text[]) AND version = ANY (%(versions)s::text[])
+-- include: put_problems
+SELECT what, channel FROM problems
+UNION ALL
+SELECT 'optional', channel FROM refs WHERE found AND NOT required
 
 -- name: put_blobs
 -- differs: as put_checkpoint.
@@ -52,62 +32,26 @@ VALUES
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: insert_writes
--- differs: as put_checkpoint. insert_few_writes stores all writes, after select_lost_claim.
+-- differs: insert_few_writes stores all writes, and select_lost_claim follows.
 
--- The next statements read one checkpoint: its writes, then itself, then its blobs. page_latest and page_exact do that
--- in one statement, which takes many times longer to plan than to run.
+-- name: page_latest
+-- differs: as blob_of_page.
+WITH page AS MATERIALIZED (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+)
+-- include: blobs_of_one
+-- include: rows_of_page
 
--- fragment: write_columns
--- differs: the part of rows_of_page that is the row of a write.
-'write', thread_id, checkpoint_ns, checkpoint_id, channel, task_id, task_path, idx, type, value,
-NULL, NULL::bytea, NULL,
-NULL
-
--- name: select_writes
--- differs: a part of page_exact.
-SELECT
-    -- include: write_columns
-FROM langgraph_checkpoint.writes
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
-
--- name: last_writes
--- differs: a part of page_latest. The writes of the newest checkpoint that has any; normally that is the newest one, or
--- its parent.
-SELECT
-    -- include: write_columns
-FROM langgraph_checkpoint.writes
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
-ORDER BY checkpoint_id DESC FETCH FIRST ROW WITH TIES
-
--- fragment: head_columns
--- differs: the part of rows_of_page that is the row of a checkpoint, and its format.
-'checkpoint', thread_id, checkpoint_ns, checkpoint_id, parent_id, NULL, NULL, NULL::integer,
-checkpoint_type, checkpoint,
-metadata_type, metadata, nullif(blob_channels, '{}'), blob_versions, format
-
--- name: head_latest
--- differs: a part of page_latest.
-SELECT
-    -- include: head_columns
-FROM langgraph_checkpoint.checkpoints
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
-ORDER BY checkpoint_id DESC LIMIT 1
-
--- name: head_exact
--- differs: a part of page_exact.
-SELECT
-    -- include: head_columns
-FROM langgraph_checkpoint.checkpoints
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
-
--- name: select_blobs
--- differs: a part of page_latest and page_exact. Those of one of these channels with one of these versions.
-SELECT
-    'blob', thread_id, checkpoint_ns, NULL, channel, version, chunks, NULL::integer, type, value, NULL, NULL::bytea,
-    NULL, NULL
-FROM langgraph_checkpoint.blobs
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
-AND channel = ANY (%(channels)s::text[]) AND version = ANY (%(versions)s::text[])
+-- name: page_exact
+-- differs: as blob_of_page.
+WITH page AS MATERIALIZED (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+)
+-- include: blobs_of_one
+-- include: rows_of_page
 
 -- fragment: blob_of_page
 -- differs: each table is restricted to the thread by the parameter.

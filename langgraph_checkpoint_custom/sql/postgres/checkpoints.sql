@@ -53,10 +53,8 @@ FROM unnest(
 )
 -- include: replace_checkpoint
 
--- name: put_checkpoint
--- differs: one statement finds the problems and, if there are none, stores the checkpoint and its blobs; on SQLite,
--- put_problems, put_blobs and insert_checkpoint do. The transaction holds or shares the thread's lock, so the rows that
--- the checkpoint refers to are not deleted.
+-- fragment: put_problems
+-- differs: a fragment because citus/ includes it, too. SQLite has a statement of this name.
 WITH refs AS MATERIALIZED (
     SELECT r.channel, r.version, r.required, stored.channel IS NOT NULL AS found
     FROM unnest(
@@ -94,7 +92,14 @@ WITH refs AS MATERIALIZED (
         ORDER BY checkpoint_id DESC LIMIT 1
     ) AS newest
     WHERE %(only_newest)s AND newest.checkpoint_id IS DISTINCT FROM %(parent_id)s
-), stored_blobs AS (
+)
+
+-- name: put_checkpoint
+-- differs: one statement finds the problems and, if there are none, stores the checkpoint and its blobs; on SQLite,
+-- put_problems, put_blobs and insert_checkpoint do. The transaction holds or shares the thread's lock, so the rows that
+-- the checkpoint refers to are not deleted.
+-- include: put_problems
+, stored_blobs AS (
     INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
     SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.chunks
     FROM unnest(

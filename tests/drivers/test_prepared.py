@@ -1,4 +1,4 @@
-"""Statements that bypass psycopg's cursors send what a cursor would send."""
+"""Statements that psycopg has prepared, and the texts in them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ import psycopg
 import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from psycopg.generators import execute
 
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
-from langgraph_checkpoint_custom.drivers.postgres_prepared import THRESHOLD, Session
-from langgraph_checkpoint_custom.drivers.postgres_waiting import TimedConnection
-from langgraph_checkpoint_custom.engine.operation import Statement, follow
 from tests.conftest import APIS
 from tests.stores import Client
 
-CALLS = 2 * THRESHOLD + 1  # Of each type, so that the last ones are prepared.
+CALLS = 11  # Of each type, so that the last ones are prepared: psycopg prepares after five uses.
 
 
 class Odd(JsonPlusSerializer):
@@ -79,21 +75,6 @@ async def test_a_session_without_its_prepared_statements_prepares_them_again(pos
         with pytest.raises(StorageError, match="check constraint"):
             await calls(tenant, "no", ["refused"], 1)
         await calls(client, "t", ["after"], CALLS)
-
-
-def test_a_call_cancelled_while_it_prepares_does_not_affect_the_next_one(postgres_url: str) -> None:
-    """The server may have prepared the statement anyway."""
-    statement = Statement("page_latest", "SELECT %(thread_id)s::text", {"thread_id": "t"})
-    with TimedConnection.connect(address=postgres_url, autocommit=True) as connection:
-        session = Session(connection, prepares=True, own=True)
-        steps = session.round_trip(connection.pgconn, [statement])
-        next(steps)
-        steps.close()
-        connection.wait(execute(connection.pgconn))  # The reply that the cancelled call does not read.
-        for _ in range(2):
-            assert follow(session.round_trip(connection.pgconn, [statement]), connection.complete) == [[("t",)]]
-        count = connection.execute("SELECT count(*) FROM pg_prepared_statements", prepare=False).fetchone()
-        assert count == (2,)
 
 
 @pytest.mark.parametrize("api", APIS)
