@@ -13,29 +13,30 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.postgres_batching import gathered
-from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
 from langgraph_checkpoint_custom.drivers.postgres_errors import pool_error, server_error
+from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
 from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     AnyConnection,
     Session,
     Sessions,
     aexecute,
     execute,
+    has_begun,
     in_transaction,
 )
-from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
+from langgraph_checkpoint_custom.drivers.workers import aside, finished_aside, on_loop
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     READS,
@@ -45,9 +46,13 @@ from langgraph_checkpoint_custom.engine.operation import (
     RoundTrip,
     Row,
     Statement,
+    Steps,
     adrive,
+    afollow,
     drive,
+    follow,
     operation_of,
+    through,
 )
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
@@ -65,9 +70,8 @@ T = TypeVar("T")
 # The accesses whose round trips are all in one transaction.
 _ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
 _COMMIT = Statement("commit", "COMMIT", ())
-_IDLE = pq.TransactionStatus.IDLE
-# Seconds that a request to cancel may take; it needs a connection of its own.
-_CANCEL_TIMEOUT = 5.0
+# Seconds that a cancelled call waits for a worker that has begun with it.
+CANCEL_TIMEOUT = 1.0
 
 
 class PostgresDriver:
@@ -96,11 +100,11 @@ class PostgresDriver:
         self._setup = setup
         self._read_only = read_only
         self._retry = RetryPolicy()
-        # Whether a statement may be sent by itself: on a pool, and not in a session that has to be kept from writing.
-        self._is_plain = connections.replaceable and not read_only
+        self._is_pooled = connections.replaceable
+        self._is_plain = self._is_pooled and not read_only  # Whether a statement may be sent by itself.
         self._ready = False
         self._closed = False
-        self._workers: ThreadPoolExecutor | None = None
+        self._workers: dict[int, ThreadPoolExecutor] = {}
         register_for_forks(self)
         weakref.finalize(self, connections.drop).atexit = False
 
@@ -110,7 +114,7 @@ class PostgresDriver:
     def after_fork(self) -> None:
         """Leave the connections to the parent; the child does not have its workers either."""
         self._connections.forget()
-        self._workers = None
+        self._workers = {}
 
     # One statement
 
@@ -118,47 +122,48 @@ class PostgresDriver:
         """Send one statement and return its rows."""
         if not (self._is_plain and self._ready):
             return self.run(operation_of(form, params))
-        connection = None
+        connection = error = None
         try:
             borrowing = self._connections.borrowing()
             connection = borrowing.take()
-            session = self._sessions.get(connection) or self._sessions.inspect(connection)
-            return execute(connection, form.sql, params, session.prepares)
+            session = self._sessions.get(connection)
+            if session and connection.autocommit:  # Otherwise it is a caller's, and may be seen for the first time.
+                return execute(connection, form.sql, params, session.prepares)
         except psycopg.Error as raised:
-            error = self._wrapped(raised, connection, form.operation, form.name)
+            error = self._wrapped(raised, connection, form.operation, [Statement(form.name, form.sql, tuple(params))])
             error.__cause__ = raised
         finally:
             if connection is not None:
-                if _is_running(connection):  # A signal's handler has raised an error of its own.
-                    _stop(connection)
                 borrowing.give(connection)
         return self._retrying(operation_of(form, params), error)
 
     async def asend(self, form: Form, params: Sequence[Any], *, alone: bool = False) -> list[Row]:
         """Async version of `send`; calls that find no free connection are sent together, unless `alone`."""
-        if not (self._is_plain and self._ready):
+        borrowing = self._connections.aborrowing()
+        if borrowing is None or not (self._is_plain and self._ready):
             return await self.arun(operation_of(form, params))
-        connection = None
+        if not alone and form.together and (borrowing.queues or borrowing.users >= borrowing.size):
+            send = partial(self.asend, form, params, alone=True)
+            return await gathered(borrowing, partial(self._together, form.operation), form.together, params, send)
+        connection = error = None
         try:
-            borrowing = self._connections.aborrowing() or await self._connections.aopen()
-            if (borrowing.queues or borrowing.users >= borrowing.size) and form.together and not alone:
-                send = partial(self.asend, form, params, alone=True)
-                return await gathered(borrowing, self._together, form, form.together, params, send)
             connection = await borrowing.take()
-            session = self._sessions.get(connection) or await self._sessions.ainspect(connection)
-            return await aexecute(connection, form.sql, params, session.prepares)
+            session = self._sessions.get(connection)
+            if session and connection.autocommit:
+                return await aexecute(connection, form.sql, params, session.prepares)
         except psycopg.Error as raised:
-            error = self._wrapped(raised, connection, form.operation, form.name)
+            error = self._wrapped(raised, connection, form.operation, [Statement(form.name, form.sql, tuple(params))])
             error.__cause__ = raised
         finally:
             if connection is not None:
                 await borrowing.give(connection)
         return await self._aretrying(operation_of(form, params), error)
 
-    async def _together(self, connection: AsyncConnection[Any], request: RoundTrip) -> Sequence[Any]:
-        """Make the round trip of a batch."""
-        session = self._sessions.get(connection) or await self._sessions.ainspect(connection)
-        return await self._areply(connection, session, request, session.prepares)
+    async def _together(self, name: str, taken: Callable[[], RoundTrip | None]) -> Sequence[Any]:
+        """Make the round trip of a batch, which is taken when there is a connection."""
+        async with self._aborrow(name) as (connection, session):
+            request = taken()
+            return await _aanswer(connection, session, self._whole(connection, session, request)) if request else ()
 
     # Operations, sync
 
@@ -198,7 +203,7 @@ class PostgresDriver:
 
     def _retrying(self, op: Operation[T], error: CheckpointError | None = None) -> T:
         """Attempt an operation until it succeeds; the first attempt may have failed already, with `error`."""
-        tries = _Tries(op, self._retry if self._connections.replaceable else None)
+        tries = _Tries(op, self._retry if self._is_pooled else None)
         while True:
             if error is None:
                 try:
@@ -215,55 +220,47 @@ class PostgresDriver:
 
     def _attempt(self, op: Operation[T]) -> T:
         if not self._is_one_transaction(op):
-            return drive(op, lambda request: self._perform(op, request))
+            return drive(op, partial(self._perform, op.name))
         with self._borrow(op.name) as (connection, session):
-            if in_transaction(connection):
-                with _savepoint(connection):
-                    return drive(op, lambda request: _inside(connection, request))
-            opening = [*self._sessions.opening(session, op.access)]
+            return follow(self._transaction(op, connection, session), partial(_answer, connection, session))
 
-            def reply(request: RoundTrip | Offload) -> Any:
-                if isinstance(request, Offload):
-                    return request.work()
-                request = request._replace(before=(*opening, *request.before))
-                opening.clear()
-                return request.reply(_sent(connection, request.sent(), session.prepares_others))
-
-            with _ended(connection):
-                result = drive(op, reply)
-                if not opening:
-                    execute(connection, "COMMIT")
-                return result
-
-    def _perform(self, op: Operation[Any], request: RoundTrip | Offload) -> Any:
+    def _perform(self, name: str, request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        with self._borrow(op.name, request.statements) as (connection, session):
-            return self._reply(connection, session, request)
-
-    def _reply(self, connection: Connection[Any], session: Session, request: RoundTrip) -> Sequence[Any]:
-        if in_transaction(connection):
-            with _savepoint(connection):
-                return _inside(connection, request)
-        statements = request.sent()
-        with _ended(connection):
-            if session.own and len(statements) == 1:
-                return [execute(connection, statements[0].sql, statements[0].params, session.prepares_others)]
-            request = self._whole(session, request)
-            return request.reply(_sent(connection, request.sent(), session.prepares_others))
+        with self._borrow(name, request.statements) as (connection, session):
+            return _answer(connection, session, self._whole(connection, session, request))
 
     @contextmanager
-    def _borrow(self, name: str, statements: Sequence[Statement] = ()) -> Iterator[tuple[Connection[Any], Session]]:
-        """Borrow a connection whose session is known, and wrap errors."""
+    def _borrow(
+        self, name: str, statements: Sequence[Statement] = ()
+    ) -> Iterator[tuple[Connection[Any], Session | None]]:
+        """Borrow a connection for a transaction of ours, or for a savepoint in a caller's one; then without a session.
+
+        Errors are wrapped. After an error, a transaction of ours is rolled back.
+        """
         self._check_open()
         connection = None
         try:
             borrowing = self._connections.borrowing()
             connection = borrowing.take()
-            yield connection, self._sessions.get(connection) or self._sessions.inspect(connection)
+            session = self._sessions.get(connection) or self._sessions.inspect(connection)
+            if not self._is_pooled and in_transaction(connection):
+                if not has_begun(connection):
+                    execute(connection, "SELECT")  # Begins the transaction that the caller ends.
+                with connection.transaction():
+                    yield connection, None
+            else:
+                if has_begun(connection):  # By `inspect`, without autocommit.
+                    connection.rollback()
+                try:
+                    yield connection, session
+                except BaseException as error:
+                    _raise_interruption(connection, error)
+                    with suppress(psycopg.Error):
+                        connection.rollback()
+                    raise
         except psycopg.Error as error:
-            statement = statements[0].name if len(statements) == 1 else None
-            raise self._wrapped(error, connection, name, statement) from error
+            raise self._wrapped(error, connection, name, statements) from error
         finally:
             if connection is not None:
                 borrowing.give(connection)
@@ -290,11 +287,12 @@ class PostgresDriver:
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""
-        self._check_open()
-        if self._workers is None:
-            # Two: the work holds the GIL for most of its time.
-            self._workers = ThreadPoolExecutor(2, "checkpoint-work")
-        return await aside(self._workers, request.work)
+        # Two: the work holds the GIL for most of its time.
+        return await aside(self._executor(2), request.work)
+
+    async def _on_worker(self, call: Callable[[], T]) -> T:
+        # As many as there may be connections, and some for calls that wait for one.
+        return await finished_aside(self._executor(32), call, CANCEL_TIMEOUT)
 
     async def aclose(self) -> None:
         """Async version of `close`."""
@@ -303,7 +301,7 @@ class PostgresDriver:
         await asyncio.to_thread(self._stop_workers)
 
     async def _aretrying(self, op: Operation[T], error: CheckpointError | None = None) -> T:
-        tries = _Tries(op, self._retry if self._connections.replaceable else None)
+        tries = _Tries(op, self._retry if self._is_pooled else None)
         while True:
             if error is None:
                 try:
@@ -320,58 +318,43 @@ class PostgresDriver:
 
     async def _aattempt(self, op: Operation[T]) -> T:
         if not self._is_one_transaction(op):
-            return await adrive(op, lambda request: self._aperform(op, request))
+            return await adrive(op, partial(self._aperform, op.name))
         async with self._aborrow(op.name) as (connection, session):
-            if in_transaction(connection):
-                async with _asavepoint(connection):
-                    return await adrive(op, lambda request: _ainside(connection, request))
-            opening = [*self._sessions.opening(session, op.access)]
+            return await afollow(self._transaction(op, connection, session), partial(_aanswer, connection, session))
 
-            async def reply(request: RoundTrip | Offload) -> Any:
-                if isinstance(request, Offload):
-                    return request.work()
-                request = request._replace(before=(*opening, *request.before))
-                opening.clear()
-                return request.reply(await _asent(connection, request.sent(), session.prepares_others))
-
-            async with _aended(connection):
-                result = await adrive(op, reply)
-                if not opening:
-                    await aexecute(connection, "COMMIT")
-                return result
-
-    async def _aperform(self, op: Operation[Any], request: RoundTrip | Offload) -> Any:
+    async def _aperform(self, name: str, request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work() if request.size < OFFLOAD_BYTES else await self.aoffload(request)
-        async with self._aborrow(op.name, request.statements) as (connection, session):
-            return await self._areply(connection, session, request, session.prepares_others)
-
-    async def _areply(
-        self, connection: AsyncConnection[Any], session: Session, request: RoundTrip, prepare: bool | None
-    ) -> Sequence[Any]:
-        if in_transaction(connection):
-            async with _asavepoint(connection):
-                return await _ainside(connection, request)
-        statements = request.sent()
-        async with _aended(connection):
-            if session.own and len(statements) == 1:
-                return [await aexecute(connection, statements[0].sql, statements[0].params, prepare)]
-            request = self._whole(session, request)
-            return request.reply(await _asent(connection, request.sent(), prepare))
+        async with self._aborrow(name, request.statements) as (connection, session):
+            return await _aanswer(connection, session, self._whole(connection, session, request))
 
     @asynccontextmanager
     async def _aborrow(
         self, name: str, statements: Sequence[Statement] = ()
-    ) -> AsyncIterator[tuple[AsyncConnection[Any], Session]]:
+    ) -> AsyncIterator[tuple[AsyncConnection[Any], Session | None]]:
         self._check_open()
         connection = None
         try:
             borrowing = self._connections.aborrowing() or await self._connections.aopen()
             connection = await borrowing.take()
-            yield connection, self._sessions.get(connection) or await self._sessions.ainspect(connection)
+            session = self._sessions.get(connection) or await self._sessions.ainspect(connection)
+            if not self._is_pooled and in_transaction(connection):
+                if not has_begun(connection):
+                    await aexecute(connection, "SELECT")
+                async with connection.transaction():
+                    yield connection, None
+            else:
+                if has_begun(connection):
+                    await connection.rollback()
+                try:
+                    yield connection, session
+                except BaseException as error:
+                    _raise_interruption(connection, error)
+                    with suppress(psycopg.Error):
+                        await connection.rollback()
+                    raise
         except psycopg.Error as error:
-            statement = statements[0].name if len(statements) == 1 else None
-            raise self._wrapped(error, connection, name, statement) from error
+            raise self._wrapped(error, connection, name, statements) from error
         finally:
             if connection is not None:
                 await borrowing.give(connection)
@@ -382,10 +365,30 @@ class PostgresDriver:
         """Whether all round trips of an operation are one transaction."""
         return op.access in _ONE_TRANSACTION or (op.checks_first and self._sessions.citus)
 
-    def _whole(self, session: Session, request: RoundTrip) -> RoundTrip:
-        """Return a round trip as a transaction."""
-        before = (*self._sessions.opening(session, "write"), *request.before)
+    def _whole(self, connection: AnyConnection, session: Session | None, request: RoundTrip) -> RoundTrip:
+        """Return a round trip as a transaction of ours; a statement in a session of ours is one by itself."""
+        if session is None or (session.own and len(request.sent()) == 1):
+            return request
+        before = (*self._sessions.opening(connection, session, "write"), *request.before)
         return request._replace(before=before, after=(*request.after, _COMMIT))
+
+    def _transaction(self, op: Operation[T], connection: AnyConnection, session: Session | None) -> Steps[T]:
+        """Return the steps of an operation as a transaction of ours, which begins with the first round trip in it.
+
+        Without a session, the transaction is the caller's.
+        """
+        opening = [*self._sessions.opening(connection, session, op.access)] if session else []
+
+        def begun(request: RoundTrip | Offload) -> Steps[Any]:
+            if isinstance(request, RoundTrip) and opening:
+                request = request._replace(before=(*opening, *request.before))
+                opening.clear()
+            return (yield request)
+
+        result = yield from through(op.start(), begun)
+        if session and not opening:
+            yield RoundTrip([_COMMIT])
+        return result
 
     def _check_open(self) -> None:
         if self._closed:
@@ -398,21 +401,7 @@ class PostgresDriver:
 
     def _rechecks(self, op: Operation[Any]) -> bool:
         """Whether to check the tables again after an operation has failed to find the ones that it needs."""
-        return op is not self._check and op.access != "migrate" and self._connections.replaceable
-
-    def _pause(self, failed: int, started: float) -> float | None:
-        """Return the seconds until the next attempt, or None to give up."""
-        if not self._connections.replaceable:
-            return None
-        return self._retry.pause(failed, time.monotonic() - started)
-
-    async def _offload(self, request: Offload) -> Any:
-        # Two: the work holds the GIL for most of its time.
-        return await aside(self._executor(2), request.work)
-
-    async def _on_worker(self, call: Callable[[], T]) -> T:
-        # As many as there may be connections, and some for calls of which others wait for a batch.
-        return await finished_aside(self._executor(32), call, CANCEL_TIMEOUT)
+        return op is not self._check and op.access != "migrate" and self._is_pooled
 
     def _executor(self, workers: int) -> ThreadPoolExecutor:
         self._check_open()
@@ -424,12 +413,13 @@ class PostgresDriver:
             executor.shutdown()
 
     def _wrapped(
-        self, error: psycopg.Error, connection: AnyConnection | None, operation: str, statement: str | None
+        self, error: psycopg.Error, connection: AnyConnection | None, operation: str, statements: Sequence[Statement]
     ) -> CheckpointError:
         """Return the error of this package for one of psycopg or its pool."""
         if isinstance(error, (PoolClosed, PoolTimeout)):
+            statement = statements[0].name if len(statements) == 1 else None
             return pool_error(error, operation, statement, own=self._sessions.own)
-        found = server_error(error, operation, statement, connection, citus=self._sessions.citus)
+        found = server_error(error, operation, statements, connection, citus=self._sessions.citus)
         if isinstance(found, SchemaMissing):
             self._ready = False  # The tables were deleted or changed in the meantime: check again.
         return found
@@ -475,103 +465,36 @@ class _Tries:
 # What is sent on one connection, sync and async
 
 
-def _sent(
-    connection: Connection[Any], statements: Sequence[Statement], prepare: bool | None, *, together: bool = True
-) -> list[Any]:
-    """Send statements and return the rows of each; `together` means in one round trip."""
-    cursors = []
-    with connection.pipeline() if together else nullcontext():
-        for _, sql, params in statements:
-            cursor = Cursor(connection, row_factory=tuple_row)
-            cursors.append(cursor.execute(sql, params, prepare=prepare, binary=True))  # type: ignore[call-overload]
-    return [[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors]
-
-
-async def _asent(
-    connection: AsyncConnection[Any], statements: Sequence[Statement], prepare: bool | None, *, together: bool = True
-) -> list[Any]:
-    cursors = []
-    async with connection.pipeline() if together else nullcontext():
-        for _, sql, params in statements:
-            cursor = AsyncCursor(connection, row_factory=tuple_row)
-            cursors.append(await cursor.execute(sql, params, prepare=prepare, binary=True))  # type: ignore[call-overload]
-    return [[] if cursor.rownumber is None else await cursor.fetchall() for cursor in cursors]
-
-
-def _inside(connection: Connection[Any], request: RoundTrip | Offload) -> Any:
-    """Answer a request in a caller's transaction; in its pipeline, if it is in one."""
+def _answer(connection: Connection[Any], session: Session | None, request: RoundTrip | Offload) -> Any:
+    """Send the statements of a request in one round trip and return the rows of each, or do its work."""
     if isinstance(request, Offload):
         return request.work()
-    together = bool(connection.pgconn.pipeline_status)
-    return request.reply(_sent(connection, request.sent(), False, together=together))
+    statements, prepare = request.sent(), session.prepares_others if session else False
+    if len(statements) == 1 and not connection.pgconn.pipeline_status:
+        return [execute(connection, statements[0].sql, statements[0].params, prepare)]
+    cursors = [Cursor(connection, row_factory=tuple_row) for _ in statements]
+    with connection.pipeline():
+        for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
+            cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
+    return request.reply([[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors])
 
 
-async def _ainside(connection: AsyncConnection[Any], request: RoundTrip | Offload) -> Any:
+async def _aanswer(connection: AsyncConnection[Any], session: Session | None, request: RoundTrip | Offload) -> Any:
     if isinstance(request, Offload):
         return request.work()
-    together = bool(connection.pgconn.pipeline_status)
-    return request.reply(await _asent(connection, request.sent(), False, together=together))
+    statements, prepare = request.sent(), session.prepares_others if session else False
+    if len(statements) == 1 and not connection.pgconn.pipeline_status:
+        return [await aexecute(connection, statements[0].sql, statements[0].params, prepare)]
+    cursors = [AsyncCursor(connection, row_factory=tuple_row) for _ in statements]
+    async with connection.pipeline():
+        for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
+            await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
+    return request.reply([[] if cursor.rownumber is None else await cursor.fetchall() for cursor in cursors])
 
 
-@contextmanager
-def _savepoint(connection: Connection[Any]) -> Iterator[None]:
-    """Make what is sent atomic in a transaction that the caller ends, and that begins here if it has not begun."""
-    if connection.pgconn.transaction_status == _IDLE and not connection.autocommit:
-        execute(connection, "SELECT")
-    with connection.transaction():
-        yield
-
-
-@asynccontextmanager
-async def _asavepoint(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
-    if connection.pgconn.transaction_status == _IDLE and not connection.autocommit:
-        await aexecute(connection, "SELECT")
-    async with connection.transaction():
-        yield
-
-
-@contextmanager
-def _ended(connection: Connection[Any]) -> Iterator[None]:
-    """After an error, end the transaction; if an interrupt has left a statement running, cancel it and disconnect."""
-    try:
-        yield
-    except BaseException as error:
-        if _is_running(connection):
-            _stop(connection)
-            # psycopg could not leave the pipeline, and that error hides what has interrupted it.
-            if isinstance(error, psycopg.Error) and error.__context__ is not None:
-                raise error.__context__ from None
-            raise
-        with suppress(psycopg.Error):
-            connection.rollback()
-        raise
-
-
-@asynccontextmanager
-async def _aended(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        if _is_running(connection):
-            with suppress(psycopg.Error):
-                await connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
-            await connection.close()
-            if isinstance(error, psycopg.Error) and error.__context__ is not None:
-                raise error.__context__ from None
-            raise
-        with suppress(psycopg.Error):
-            await connection.rollback()
-        raise
-
-
-def _is_running(connection: AnyConnection) -> bool:
-    """Whether the server may still work on what was sent."""
-    pgconn = connection.pgconn
-    return bool(pgconn.pipeline_status) or pgconn.transaction_status == pq.TransactionStatus.ACTIVE
-
-
-def _stop(connection: Connection[Any]) -> None:
-    """Cancel what the server works on, and disconnect."""
-    with suppress(psycopg.Error):
-        connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
-    connection.close()
+def _raise_interruption(connection: AnyConnection, error: BaseException) -> None:
+    """Disconnect if psycopg could not leave its pipeline, and raise what has interrupted it if that error hides it."""
+    if connection.pgconn.pipeline_status and not connection.closed:
+        connection.pgconn.finish()
+        if isinstance(error, psycopg.Error) and error.__context__ is not None:
+            raise error.__context__ from None

@@ -37,7 +37,7 @@ def resolve(address: Address) -> str:
             "an async function returns the connection string, so only the async methods work, and not in an event loop "
             "that cannot wait for sockets (the default on Windows)"
         )
-    return checked(given)
+    return _bounded(given)
 
 
 async def aresolve(address: Address) -> str:
@@ -50,7 +50,8 @@ async def aresolve(address: Address) -> str:
 
 def _bounded(conninfo: object) -> str:
     """Return a connection string, with limits on how long the network may be silent if it has none of its own."""
-    return make_conninfo(**{**KERNEL, **conninfo_to_dict(checked(conninfo))})
+    given = conninfo_to_dict(checked(conninfo))
+    return make_conninfo(**{**KERNEL, **given})  # type: ignore[arg-type]  # It takes numbers, too.
 
 
 def _is_clear(conninfo: str) -> bool:

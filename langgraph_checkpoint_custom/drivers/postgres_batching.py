@@ -1,8 +1,9 @@
 """How calls that find no free connection in an event loop are sent together.
 
 `engine/batching.py` decides which calls form a batch. A batch is a task of its own, so that cancelling one call does
-not affect the others. It waits for a connection like any call, and then takes all that have gathered. If it cannot be
-sent or the server refuses it, each of its calls is sent alone, so that each fails, succeeds and is retried separately.
+not affect the others. It waits for a connection like any call, and then takes all that have gathered. If it is
+one, or the server refuses them, or there is no connection, each of them is sent alone, so that each fails, succeeds and
+is retried separately.
 """
 
 from __future__ import annotations
@@ -12,18 +13,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from langgraph_checkpoint_custom.drivers.postgres_pools import LoopBorrowing, LoopConnection
+from langgraph_checkpoint_custom.drivers.postgres_pools import LoopBorrowing
 from langgraph_checkpoint_custom.engine.batching import Call, Queue
-from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement, Together
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Together
 
-# Makes a round trip on a connection.
-Reply = Callable[[LoopConnection, RoundTrip], Awaitable[Sequence[Any]]]
+# Makes the round trip that a function returns when there is a connection; none is made for None.
+Reply = Callable[[Callable[[], RoundTrip | None]], Awaitable[Sequence[Any]]]
 
 
 async def gathered(
     borrowing: LoopBorrowing,
     reply: Reply,
-    form: Form,
     together: Together,
     params: Sequence[Any],
     alone: Callable[[], Awaitable[list[Row]]],
@@ -38,7 +38,7 @@ async def gathered(
         return await alone()
     if queue is None:
         queue = borrowing.queues[together] = Queue()
-    call: Call[Any] = Call(form, params, key, asyncio.get_running_loop().create_future())
+    call: Call[Any] = Call(params, key, asyncio.get_running_loop().create_future())
     queue.waiting.append(call)
     _follow(borrowing, reply, together, queue)
     try:
@@ -64,13 +64,15 @@ def _follow(borrowing: LoopBorrowing, reply: Reply, together: Together, queue: Q
 async def _sent(borrowing: LoopBorrowing, reply: Reply, together: Together, queue: Queue[Any]) -> None:
     batch: list[Call[Any]] | None = None
     answers: Sequence[list[Row]] = ()
+
+    def taken() -> RoundTrip | None:
+        nonlocal batch
+        batch = _taken(queue)
+        return together.merge([call.params for call in batch]) if len(batch) > 1 else None
+
     try:
-        connection = await borrowing.take()
-        try:
-            batch = _taken(queue)
-            answers = await _answers(connection, reply, together, batch)
-        finally:
-            await borrowing.give(connection)
+        if rows := await reply(taken):
+            answers = together.split(rows, [call.params for call in batch or ()])
     except Exception:  # Each call finds out why when it is sent alone.
         pass
     finally:
@@ -86,14 +88,3 @@ def _taken(queue: Queue[Any]) -> list[Call[Any]]:
     queue.is_awaited = False
     queue.waiting = [call for call in queue.waiting if not call.answer.cancelled()]
     return queue.take()
-
-
-async def _answers(
-    connection: LoopConnection, reply: Reply, together: Together, batch: Sequence[Call[Any]]
-) -> Sequence[list[Row]]:
-    """Return the rows of each call; one of them is sent as it is."""
-    if len(batch) == 1:
-        form, params = batch[0].form, batch[0].params
-        return await reply(connection, RoundTrip((Statement(form.name, form.sql, tuple(params)),)))
-    calls = [call.params for call in batch]
-    return together.split(await reply(connection, together.merge(calls)), calls) if calls else ()

@@ -1,9 +1,10 @@
 """Pools on PostgreSQL, and what is borrowed from them: one pool for all OS threads, and one for each event loop.
 
-A pool of ours is opened on first use. A connection cannot leave its loop, and a loop that ends takes its pool with it:
-a task of ours is cancelled then and closes the pool. (psycopg_pool's own tasks can take a cancellation for a failed
-attempt to connect, and `asyncio.run` would wait for them forever.) If a loop was closed without cancelling its tasks,
-its connections are closed when a pool for another loop is opened, or with the saver.
+A pool of ours is opened on first use. A loop in which psycopg cannot wait, as the default one of Windows, has none; its
+calls run on workers. A connection cannot leave its loop, and a loop that ends takes its pool with it: a task of ours is
+cancelled then and closes the pool. (psycopg_pool's own tasks can take a cancellation for a failed attempt to connect,
+and `asyncio.run` would wait for them forever.) If a loop was closed without cancelling its tasks, its connections are
+closed when a pool for another loop is opened, or with the saver.
 
 psycopg_pool connects in the background, and reports only that no connection came in time. So a connection is tried
 before a pool is opened, and when a pool gave none although not all are borrowed: a wrong password or address is
@@ -21,9 +22,9 @@ import itertools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, TimeoutError
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
@@ -32,7 +33,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, aresolve, resolve
 from langgraph_checkpoint_custom.drivers.postgres_sessions import Sessions
-from langgraph_checkpoint_custom.drivers.workers import warn_unclosed
+from langgraph_checkpoint_custom.drivers.workers import waits_for_sockets, warn_unclosed
 from langgraph_checkpoint_custom.engine.batching import Queue
 from langgraph_checkpoint_custom.errors import closed
 
@@ -44,9 +45,9 @@ POOL_NAME = "langgraph-checkpoint-custom"
 # Seconds after which a pool that cannot connect starts over, with pauses of one and two seconds. Otherwise each pause
 # is twice as long as the one before, and a server that is back stays unused for as long again as it was away.
 RECONNECT_TIMEOUT = 5.0
-# Calls of an event loop that are sent alone at the same time; more of them are sent together. With 64 tasks, the
-# client's CPU time of a call was 160 µs with 2, 190 with 4, 290 with 8 and 420 with 20; with 8 tasks, the number did
-# not matter. Each call that is sent alone is served by a process of its own.
+# Calls of an event loop that are sent alone at the same time, if its pool has as many connections; more of them are
+# sent together. With 64 tasks, the client's CPU time of a call was 160 µs with 2, 190 with 4, 290 with 8 and 420 with
+# 20; with 8 tasks, the number did not matter. Each call that is sent alone is served by a process of its own.
 ALONE = 8
 # Seconds that `close` waits for an event loop of another OS thread to close its pool, which takes milliseconds.
 CLOSE_TIMEOUT = 1.0
@@ -54,7 +55,7 @@ _NUMBERS = itertools.count(1)
 
 
 class Borrowing:
-    """A pool for OS threads, and the connections that this saver has borrowed from it.
+    """The pool of OS threads, and the connections that this saver has borrowed from it.
 
     Args:
         pool: The pool.
@@ -119,8 +120,9 @@ class LoopBorrowing:
         """Give a connection back."""
         self.users -= 1
         self.lent.discard(connection)
-        if self.users > len(self.lent):
-            # The pool is locked while it passes a connection on, and would lose this one if the task is cancelled then.
+        if self.users > len(self.lent) or self._attempt is None:
+            # The pool, which may be a caller's, is locked while it passes a connection on. It would lose this one if
+            # the task is cancelled then.
             await asyncio.shield(asyncio.ensure_future(self.pool.putconn(connection)))
         else:
             await self.pool.putconn(connection)
@@ -130,7 +132,63 @@ def _not_connected() -> OperationalError:
     return OperationalError("the server answers, but the pool has not connected yet")
 
 
-class OwnPools:
+class Connections:
+    """A source of connections; this one has nothing to open or close."""
+
+    replaceable = True
+    """Whether a new connection follows a broken one, so that a retry makes sense."""
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+    """Returns the event loop on which sync calls have to run the async method; None if they do not have to.
+
+    Raises:
+        ConfigError: Sync calls are not possible.
+    """
+    of_parent = False
+    """Whether this process was forked from the one that may use the source."""
+
+    @property
+    def by_worker(self) -> bool:
+        """Whether async calls have to run the sync method on a worker: in a loop in which psycopg could not wait.
+
+        Raises:
+            ConfigError: Async calls are not possible in this loop.
+        """
+        return not waits_for_sockets(asyncio.get_running_loop())
+
+    def borrowing(self) -> Any:
+        """Return what OS threads borrow from."""
+
+    def aborrowing(self) -> Any:
+        """Return what tasks of the running event loop borrow from; None if `aopen` has to open it first."""
+
+    async def aopen(self) -> Any:
+        """Open what tasks of the running event loop borrow from, if it is not open."""
+
+    def renew(self) -> None:
+        """Replace idle connections of OS threads after one was lost."""
+
+    async def arenew(self) -> None:
+        """Replace idle connections of the running event loop after one was lost."""
+
+    def forget(self) -> None:
+        """Leave the connections to the parent of this forked process."""
+        self.of_parent = True
+
+    def stats(self) -> dict[str, Any]:
+        """Return the statistics of the pools."""
+        return {}
+
+    def drop(self) -> None:
+        """Close what is still open of a saver that was dropped."""
+
+    def close(self) -> None:
+        """Close what was opened."""
+
+    async def aclose(self) -> None:
+        """Close what was opened, that of the running event loop before this returns."""
+
+
+class OwnPools(Connections):
     """Pools that are opened on first use and closed with the saver.
 
     Args:
@@ -141,10 +199,6 @@ class OwnPools:
         max_size: The largest number of connections in each pool.
         pool_timeout: Seconds to wait for a free connection.
     """
-
-    replaceable = True
-    by_worker = False
-    loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
     def __init__(
         self,
@@ -172,14 +226,13 @@ class OwnPools:
         self._closed = False
         self._workers: Borrowing | None = None
         self._opening = threading.Lock()  # For the first use by several OS threads; unused later.
-        self._failure = _Failure()
-        self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
+        self._failure: tuple[float, Error | None] = 0.0, None  # When the last attempt to open has failed, and why.
+        self._loops: dict[asyncio.AbstractEventLoop, _OwnBorrowing] = {}
         _ALL.add(self)
 
     # Sync
 
     def borrowing(self) -> Borrowing:
-        """Return what the OS threads borrow from."""
         return self._workers or self._open()
 
     def _open(self) -> Borrowing:
@@ -187,8 +240,14 @@ class OwnPools:
         with self._opening:
             self._check_open()
             if self._workers is None:
-                with self._failure.shared(since):
+                failed_at, failure = self._failure
+                if failure is not None and failed_at >= since:
+                    raise failure.with_traceback(None)
+                try:
                     self._workers = Borrowing(self._opened(), self._attempt)
+                except Error as error:
+                    self._failure = time.monotonic(), error
+                    raise
                 if self._closed:  # A concurrent `close` found nothing to close yet.
                     self.close()
                     self._check_open()
@@ -198,7 +257,7 @@ class OwnPools:
         self._attempt()
         pool: SyncPool = ConnectionPool(
             partial(resolve, self._address),
-            configure=self._configure,
+            configure=self._sessions.inspect,
             reconnect_failed=_retry_if_awaited,
             **self._options,
         )
@@ -208,59 +267,56 @@ class OwnPools:
             raise self._too_few() from error
         return pool
 
-    def _configure(self, connection: SyncConnection) -> None:
-        self._sessions.inspect(connection)
-
     def _attempt(self) -> None:
         with closing(Connection.connect(resolve(self._address), **self._kwargs)) as connection:
-            self._configure(connection)
+            self._sessions.inspect(connection)
+
+    def renew(self) -> None:
+        if self._workers is not None:  # A restarted server has broken all of them.
+            self._workers.pool.drain()
 
     # Async
 
     def aborrowing(self) -> LoopBorrowing | None:
-        """Return what the running event loop borrows from; None if `aopen` has to open its pool first."""
-        entry = self._loops.get(asyncio.get_running_loop())
-        return None if entry is None else entry.borrowing
+        found = self._loops.get(asyncio.get_running_loop())
+        return found if found is not None and found.opened.done() else None
 
     async def aopen(self) -> LoopBorrowing:
-        """Open the pool of the running event loop, if it is not open."""
-        since, loop = time.monotonic(), asyncio.get_running_loop()
         self._check_open()
-        self._finish_closed_loops()
-        entry = self._loops.get(loop)
-        if entry is None:
-            entry = self._loops[loop] = _Loop(loop)
-        async with entry.opening:
-            self._check_open()
-            if entry.borrowing is None:
-                with entry.failure.shared(since):
-                    await entry.open(await self._aopened(entry), self._aattempt, self._loops)
-            if self._closed:
-                await entry.close()
-                self._check_open()
-            assert entry.borrowing is not None
-            return entry.borrowing
+        for loop in list(self._loops):  # Other OS threads add and remove loops concurrently.
+            if loop.is_closed() and (gone := self._loops.pop(loop, None)) is not None:
+                gone.finish()
+        loop = asyncio.get_running_loop()
+        found = self._loops.get(loop)
+        if found is None:
+            found = _OwnBorrowing(self._aattempt, self._sessions, partial(aresolve, self._address), self._options)
+            self._loops[loop] = found
+            found.life = loop.create_task(self._live(found), name=f"{POOL_NAME}-life")
+            found.life.add_done_callback(found.ended)
+        await asyncio.shield(found.opened)
+        return found
 
-    async def _aopened(self, entry: _Loop) -> LoopPool:
-        await self._aattempt()
-        pool: LoopPool = AsyncConnectionPool(
-            partial(aresolve, self._address),
-            configure=partial(self._aconfigure, entry),
-            reconnect_failed=_aretry_if_awaited,
-            **self._options,
-        )
+    async def _live(self, found: _OwnBorrowing) -> None:
+        """Open the pool of an event loop, and close it when the loop ends or the saver is closed."""
         try:
-            await pool.open(wait=True, timeout=self._opening_timeout)
-        except PoolTimeout as error:
-            raise self._too_few() from error
-        except BaseException:  # It may have been cancelled, after its workers have started.
-            await pool.close()
-            raise
-        return pool
-
-    async def _aconfigure(self, entry: _Loop, connection: LoopConnection) -> None:
-        entry.connections.add(connection)
-        await self._sessions.ainspect(connection)
+            await self._aattempt()
+            try:
+                await found.pool.open(wait=True, timeout=self._opening_timeout)
+            except PoolTimeout as error:
+                raise self._too_few() from error
+            self._check_open()  # A concurrent `close` found nothing to close yet.
+            found.opened.set_result(None)
+            await asyncio.Event().wait()
+        except (Exception, asyncio.CancelledError) as error:  # Not GeneratorExit: there is no loop then.
+            loop = asyncio.get_running_loop()
+            if self._loops.get(loop) is found:  # If the loop runs on anyway, the next call makes a new pool.
+                del self._loops[loop]
+            try:
+                await found.pool.close()
+            finally:  # Closing does not reach the connections if the pool's workers were cancelled as well.
+                found.finish()
+            if isinstance(error, Exception):  # A cancellation would keep a connection that it has interrupted.
+                raise
 
     async def _aattempt(self) -> None:
         connection = await AsyncConnection.connect(await aresolve(self._address), **self._kwargs)
@@ -268,6 +324,10 @@ class OwnPools:
             await self._sessions.ainspect(connection)
         finally:
             await connection.close()
+
+    async def arenew(self) -> None:
+        if (borrowing := self.aborrowing()) is not None:
+            await borrowing.pool.drain()
 
     # Shared by sync and async
 
@@ -282,37 +342,18 @@ class OwnPools:
         if self._closed:
             raise closed()
 
-    def _finish_closed_loops(self) -> None:
-        for loop in list(self._loops):  # Other OS threads add and remove loops concurrently.
-            if loop.is_closed() and (entry := self._loops.pop(loop, None)) is not None:
-                entry.finish()
-
-    def renew(self) -> None:
-        """Replace the idle connections after one was lost: a restarted server has broken all of them."""
-        if self._workers is not None:
-            self._workers.pool.drain()
-
-    async def arenew(self) -> None:
-        """Async version of `renew`."""
-        if (borrowing := self.aborrowing()) is not None:
-            await borrowing.pool.drain()
-
     def forget(self) -> None:
-        """Leave all pools to the parent of this forked process."""
+        super().forget()
         _OF_PARENT.append((self._workers, self._loops))
         self._opening = threading.Lock()
         self._workers, self._loops = None, {}
 
     def stats(self) -> dict[str, Any]:
-        """Return psycopg_pool's statistics of the OS threads' pool and of the event loops' pools."""
-        loops = [entry.borrowing for entry in list(self._loops.values())]
-        return {
-            "workers": self._workers.pool.get_stats() if self._workers else {},
-            "loops": [each.pool.get_stats() for each in loops if each is not None],
-        }
+        loops = [each.pool.get_stats() for each in list(self._loops.values()) if each.opened.done()]
+        return {"workers": self._workers.pool.get_stats() if self._workers else {}, "loops": loops}
 
     def drop(self) -> None:
-        """Close what is still open, on another OS thread, and warn: a finalizer may interrupt any code."""
+        """Close the pools on another OS thread, and warn: a finalizer may interrupt any code."""
         if self._workers is not None or self._loops:
             threading.Thread(target=self.close, name=f"{POOL_NAME}-drop", daemon=True).start()
             warn_unclosed("PostgreSQL")
@@ -324,90 +365,58 @@ class OwnPools:
         if workers is not None:
             workers.pool.close()
         for loop in list(self._loops):
-            if (entry := self._loops.pop(loop, None)) is not None:
-                entry.close_from_outside(loop)
+            entry = self._loops.pop(loop, None)
+            if entry is not None and loop.is_running():
+                ended = asyncio.run_coroutine_threadsafe(entry.close(), loop)
+                if asyncio._get_running_loop() is not loop:  # Otherwise it would wait for itself.
+                    with suppress(TimeoutError, CancelledError):
+                        ended.result(CLOSE_TIMEOUT)
+            elif entry is not None:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(entry.life.cancel)
+                entry.finish()
 
     async def aclose(self) -> None:
-        """Close all pools, that of the running loop before this returns."""
         self._closed = True
         if (entry := self._loops.pop(asyncio.get_running_loop(), None)) is not None:
             await entry.close()
         await asyncio.to_thread(self.close)
 
 
-class _Loop:
-    """An event loop's pool, the task that closes it, and its connections, for a loop that ends without cancelling."""
+class _OwnBorrowing(LoopBorrowing):
+    """What is borrowed from a pool of ours in the running event loop, the task that opens and closes it, and all of its
+    connections: a loop that was closed without cancelling its tasks leaves them open.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.opening = asyncio.Lock()
-        self.failure = _Failure()
-        self.borrowing: LoopBorrowing | None = None
-        self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
-        self._loop = loop
-        self._life: asyncio.Task[None] | None = None
+    life: asyncio.Task[None]
 
-    async def open(
-        self, pool: LoopPool, attempt: Callable[[], Any], loops: dict[asyncio.AbstractEventLoop, _Loop]
-    ) -> None:
-        """Use a pool for as long as the event loop runs."""
-        self.borrowing = LoopBorrowing(pool, attempt)
-        self._life = asyncio.create_task(self._live(self.borrowing, loops), name=f"{POOL_NAME}-life")
-        await asyncio.sleep(0)  # A task that is cancelled before its first step does nothing.
+    def __init__(self, attempt: Callable[[], Any], sessions: Sessions, address: Any, options: dict[str, Any]) -> None:
+        self._sessions = sessions
+        self._connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
+        self._loop = asyncio.get_running_loop()
+        self.opened: asyncio.Future[None] = self._loop.create_future()
+        hooks: dict[str, Any] = {"configure": self._configure, "reconnect_failed": _aretry_if_awaited}
+        super().__init__(AsyncConnectionPool(address, **hooks, **options), attempt)
 
-    async def _live(self, borrowing: LoopBorrowing, loops: dict[asyncio.AbstractEventLoop, _Loop]) -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:  # Not GeneratorExit, at garbage collection: there is no loop then.
-            loops.pop(self._loop, None)  # If the loop runs on anyway, the next call makes a new pool.
-            try:
-                await borrowing.pool.close()
-            finally:  # Closing does not reach the connections if the pool's workers were cancelled as well.
-                self.finish()
-            raise
+    async def _configure(self, connection: LoopConnection) -> None:
+        self._connections.add(connection)
+        await self._sessions.ainspect(connection)
+
+    def ended(self, life: asyncio.Task[None]) -> None:
+        """Tell the calls that wait for the pool why it was not opened."""
+        if not self.opened.done():
+            self.opened.set_exception((None if life.cancelled() else life.exception()) or closed())
+            self.opened.exception()  # The calls that waited may have been cancelled.
 
     async def close(self) -> None:
-        """Close the pool if it is open."""
-        if self._life is not None:
-            self._life.cancel()
-            await asyncio.wait([self._life])
-
-    def close_from_outside(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close the pool from another OS thread, or while the loop does not run."""
-        if loop.is_running():
-            ended = asyncio.run_coroutine_threadsafe(self.close(), loop)
-            if asyncio._get_running_loop() is not loop:  # Otherwise it would wait for itself.
-                with suppress(TimeoutError, CancelledError):
-                    ended.result(CLOSE_TIMEOUT)
-            return
-        if self._life is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._life.cancel)
-        self.finish()
+        """Close the pool."""
+        self.life.cancel()
+        await asyncio.wait([self.life])
 
     def finish(self) -> None:
         """Close the connections that nobody has borrowed, which needs no event loop."""
-        lent = set() if self.borrowing is None or self._loop.is_closed() else self.borrowing.lent
-        for connection in set(self.connections) - lent:
+        for connection in set(self._connections) - (set() if self._loop.is_closed() else self.lent):
             connection.pgconn.finish()
-
-
-class _Failure:
-    """Why the last attempt to open a pool failed; the calls that waited for it raise the same error."""
-
-    def __init__(self) -> None:
-        self._error: Error | None = None
-        self._at = 0.0
-
-    @contextmanager
-    def shared(self, since: float) -> Iterator[None]:
-        """Run an attempt, or raise the error of one that has failed since then."""
-        if self._error is not None and self._at >= since:
-            raise self._error.with_traceback(None)
-        self._error = None
-        try:
-            yield
-        except Error as error:
-            self._error, self._at = error, time.monotonic()
-            raise
 
 
 def _retry_if_awaited(pool: SyncPool) -> None:

@@ -151,13 +151,15 @@ class Sessions:
         found = self._known[connection] = Session(own, None if prepares else False)
         return found
 
-    def opening(self, session: Session, access: Access) -> Sequence[Statement]:
+    def opening(self, connection: AnyConnection, session: Session, access: Access) -> Sequence[Statement]:
         """Return the statements that begin a transaction in a session.
 
         A lock is taken by a statement of its own. At READ COMMITTED, the next statement sees what was committed while
         it waited.
         """
-        begin = "BEGIN ISOLATION LEVEL " + ("REPEATABLE READ" if access == "snapshot" else "READ COMMITTED")
+        level = "REPEATABLE READ" if access == "snapshot" else "READ COMMITTED"
+        begin = "BEGIN" if connection.autocommit else "SET TRANSACTION"  # psycopg has begun it then.
+        begin += f" ISOLATION LEVEL {level}"
         if access == "snapshot" or self._read_only:
             begin += ", READ ONLY"
         return [Statement("begin", begin, ()), *([] if session.own else _SETTINGS)]
@@ -165,15 +167,18 @@ class Sessions:
 
 def in_transaction(connection: AnyConnection) -> bool:
     """Whether the next statement becomes part of a transaction or pipeline that the caller ends."""
-    if connection.pgconn.pipeline_status:
-        return True
-    return not connection.autocommit or connection.pgconn.transaction_status != pq.TransactionStatus.IDLE
+    return bool(connection.pgconn.pipeline_status) or not connection.autocommit or has_begun(connection)
+
+
+def has_begun(connection: AnyConnection) -> bool:
+    """Whether a transaction has begun on a connection."""
+    return connection.pgconn.transaction_status != pq.TransactionStatus.IDLE
 
 
 def execute(connection: Connection[Any], sql: str, params: Any = None, prepare: bool | None = False) -> list[Row]:
     """Execute a statement and return its rows; the cursor is ours, whatever kind a caller's connection creates."""
-    cursor = Cursor(connection, row_factory=tuple_row)
-    cursor.execute(sql, params, prepare=prepare, binary=True)  # type: ignore[call-overload]  # `sql` is no literal.
+    cursor: Cursor[Row] = Cursor(connection, row_factory=tuple_row)
+    cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
     return [] if cursor.rownumber is None else cursor.fetchall()
 
 
@@ -181,6 +186,6 @@ async def aexecute(
     connection: AsyncConnection[Any], sql: str, params: Any = None, prepare: bool | None = False
 ) -> list[Row]:
     """Async version of `execute`."""
-    cursor = AsyncCursor(connection, row_factory=tuple_row)
-    await cursor.execute(sql, params, prepare=prepare, binary=True)  # type: ignore[call-overload]  # As above.
+    cursor: AsyncCursor[Row] = AsyncCursor(connection, row_factory=tuple_row)
+    await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
     return [] if cursor.rownumber is None else await cursor.fetchall()

@@ -12,8 +12,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from langgraph_checkpoint_custom.engine.operation import Form
-
 # Maximum number of calls in a batch.
 CALLS = 64
 # Maximum number of bytes that a batch sends; a call with more is sent alone.
@@ -27,13 +25,11 @@ class Call(Generic[A]):
     """A call that waits.
 
     Attributes:
-        form: The operation.
-        params: Its parameters.
+        params: What it sends.
         key: The row that it changes; None if it changes none.
         answer: How it gets its answer.
     """
 
-    form: Form
     params: Sequence[Any]
     key: Hashable
     answer: A

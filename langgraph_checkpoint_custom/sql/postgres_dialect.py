@@ -244,8 +244,9 @@ class PostgresDialect(SqlDialect):
         locks = self._lock(thread_id) if only_newest else self._share(thread_id)
         return self._send(self.statement("put_checkpoint", **params), locks=locks)
 
-    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> None:
+    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
         """Return None: `put_checkpoint` checks and stores in one statement."""
+        return None
 
     def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
         """What stores up to 16 writes of a task, unless the keys of their values have to be tried first."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES, CALLS, Call, Queue
-from langgraph_checkpoint_custom.engine.operation import Form
-
-FORM = Form("put", "write", "insert_checkpoint", "INSERT")
 
 
 def call(key: str | None = None, size: int = 1) -> Call[None]:
-    return Call(FORM, ["x" * size], key, None)
+    return Call(["x" * size], key, None)
 
 
 def waiting(*calls: Call[None]) -> Queue[None]:

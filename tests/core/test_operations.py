@@ -252,6 +252,7 @@ def test_deleting_copying_and_claiming_take_the_exclusive_lock(make: Callable[[S
         drive(make(PostgresDialect("langgraph_checkpoint")), script)
     (lock,) = script.round_trips[0].before
     assert lock.name == "lock_thread"
+    assert isinstance(lock.params, dict)
     assert lock.params["thread_id"] == "t"
 
 

@@ -50,7 +50,7 @@ def driver_of(saver: Any) -> PostgresDriver:
 def waiting(saver: Any) -> int:
     """The number of calls that wait for their batch, in all event loops."""
     loops: dict[Any, Any] = driver_of(saver)._connections._loops  # type: ignore[attr-defined]
-    queues = [queue for entry in list(loops.values()) if entry.borrowing for queue in entry.borrowing.queues.values()]
+    queues = [queue for borrowing in list(loops.values()) for queue in borrowing.queues.values()]
     return sum(len(queue.waiting) for queue in queues)
 
 
