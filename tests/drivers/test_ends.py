@@ -1,4 +1,4 @@
-"""However a saver, its event loop and its process end, no session remains and nothing is printed."""
+"""However a saver, its event loop and its process end, no session remains, and at most libraries log something."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.drivers.ends import WAYS
+from tests.drivers.ends import LOGGED, WAYS
 from tests.stores import Store
 
 
@@ -28,7 +28,9 @@ def prepared(own_store: Store) -> Iterator[Store]:
 
 
 @pytest.mark.parametrize("way", [way.__name__ for way in WAYS])
-def test_nothing_is_printed_and_no_session_remains(prepared: Store, way: str) -> None:
+def test_no_session_remains(prepared: Store, way: str) -> None:
     command = [sys.executable, "-m", "tests.drivers.ends", way, prepared.url]
     ended = subprocess.run(command, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    if prepared.kind == "sqlite" or way not in [each.__name__ for each in LOGGED]:
+        assert ended.stderr == ""

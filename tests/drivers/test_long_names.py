@@ -14,7 +14,7 @@ from langgraph.graph import START, StateGraph
 from langgraph_checkpoint_custom import NameTooLong, OperationEvent, PostgresSaver
 from tests.behaviour.helpers import LONG, anywhere, checkpoint, config, metadata, noise, put, run_graph
 from tests.conftest import APIS
-from tests.drivers.batches import NEW, a_checkpoint, in_one_batch
+from tests.drivers.batches import NEW, a_checkpoint, in_one_batch, with_few
 from tests.graphs.scenarios.nodes import AnyGraph, Log, says
 from tests.stores import Client
 
@@ -66,8 +66,8 @@ async def test_a_name_that_does_not_fit_is_refused_once(postgres_url: str, api: 
 
 
 @pytest.mark.parametrize("what", ["put, one row", "put_writes"])
-@pytest.mark.usefixtures("room_for_many")
 async def test_it_does_not_affect_the_other_calls_of_its_batch(postgres_url: str, api: str, what: str) -> None:
+    """Only async calls form batches."""
     calls: dict[str, Callable[[Client, str, str], Awaitable[Any]]] = {
         "put, one row": lambda client, thread, ns: client.put(
             config(thread, ns=ns), a_checkpoint(1), generate_metadata(), NEW
@@ -75,8 +75,8 @@ async def test_it_does_not_affect_the_other_calls_of_its_batch(postgres_url: str
         "put_writes": lambda client, thread, ns: client.put_writes(config(thread, "id", ns), [("a", None)], "task"),
     }
     names = ["", noise(2_700), "a", "", noise(9_000), "b" * 9_000]
-    async with PostgresSaver(postgres_url) as saver:
-        client = Client(saver, api)
+    async with with_few(postgres_url) as saver:
+        client = Client(saver, "async")
         async with in_one_batch(
             client,
             postgres_url,

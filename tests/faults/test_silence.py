@@ -24,7 +24,6 @@ from tests.drivers.batches import driver_of
 from tests.drivers.test_round_trips import settings_of
 from tests.faults.bouncer import bounced
 from tests.faults.faulty import faulty
-from tests.faults.test_pgbouncer import skip_without_it
 from tests.faults.workload import SESSIONS, WAITING, fill, put_one, set_for_database
 from tests.proxy import proxied
 from tests.stores import Client, Store
@@ -136,7 +135,6 @@ async def test_the_server_ends_a_session_whose_client_is_silent(postgres_url: st
 
 @pytest.mark.parametrize("api", APIS)
 async def test_a_shared_session_has_the_limit_during_our_transactions_only(postgres_url: str, api: str) -> None:
-    skip_without_it()
     with bounced(postgres_url, servers=1) as url:
         async with PostgresSaver(url) as saver:
             settings = await settings_of(Client(saver, api))
