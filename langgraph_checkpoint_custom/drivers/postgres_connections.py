@@ -41,14 +41,7 @@ def connections_from(
 ) -> tuple[Connections, Sessions]:
     """Return the source of connections for what the caller gave, and what will be known of their sessions.
 
-    Args:
-        source: What the caller gave.
-        prepare: Whether to prepare statements; None finds out for each connection whether it is direct.
-        read_only: Whether the database has to refuse everything that is not a read.
-        min_size: Connections that each pool keeps open.
-        max_size: The largest number of connections in each pool.
-        pool_timeout: Seconds to wait for a free connection.
-        connect_timeout: Seconds to wait for a new connection.
+    The arguments are those of `PostgresSaver`.
     """
     if isinstance(source, str) or callable(source):
         if not pool_timeout > 0:
@@ -63,7 +56,8 @@ def connections_from(
             "fallback_application_name": "langgraph-checkpoint-custom",
         }
         sessions = Sessions(own=True, prepare=prepare, read_only=read_only)
-        return OwnPools(source, kwargs, sessions, min_size, max_size, pool_timeout), sessions
+        sizes = {"min_size": min_size, "max_size": max_size, "timeout": pool_timeout}
+        return OwnPools(source, sessions, kwargs, **sizes), sessions
     sessions = Sessions(own=False, prepare=prepare, read_only=False)
     if isinstance(source, (ConnectionPool, AsyncConnectionPool)):
         return CallersPool(source, sessions), sessions
@@ -88,7 +82,8 @@ class CallersPool(OwnPools):
 
     def __init__(self, pool: SyncPool | LoopPool, sessions: Sessions) -> None:
         kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), **_OURS}
-        super().__init__(pool.conninfo, kwargs, sessions, 0, pool.max_size or 20, pool.timeout)
+        sizes = {"min_size": 0, "max_size": pool.max_size or 20, "timeout": pool.timeout}
+        super().__init__(pool.conninfo, sessions, kwargs, **sizes)
         self._pool = pool
         self._given = Borrowing(pool) if isinstance(pool, ConnectionPool) else None
         self._given_in_loop = LoopBorrowing(pool) if isinstance(pool, AsyncConnectionPool) else None

@@ -124,7 +124,7 @@ def _names(statements: Sequence[Statement]) -> Iterator[str]:
     """Yield the thread, the namespace and the channel in the parameters of statements, the longest one of each."""
     found: dict[str, list[str]] = {"thread_id": [], "checkpoint_ns": [], "channel": []}
     for statement in statements:
-        params = statement.params
+        params: Any = statement.params
         if isinstance(params, tuple):  # Of a form: the thread first, then the namespace.
             params = dict(zip(found, params[:2], strict=False))
         for what, names in found.items():

@@ -193,36 +193,20 @@ class OwnPools(Connections):
 
     Args:
         address: The connection string, or a function that returns one.
-        kwargs: psycopg's arguments for each connection.
         sessions: Finds out about each new session.
-        min_size: Connections that each pool keeps open.
-        max_size: The largest number of connections in each pool.
-        pool_timeout: Seconds to wait for a free connection.
+        kwargs: psycopg's arguments for each connection.
+        options: Arguments of each pool: its sizes and its timeout.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        kwargs: dict[str, Any],
-        sessions: Sessions,
-        min_size: int,
-        max_size: int,
-        pool_timeout: float,
-    ) -> None:
+    def __init__(self, address: Address, sessions: Sessions, kwargs: dict[str, Any], **options: Any) -> None:
         self._address = address
-        self._kwargs = kwargs
         self._sessions = sessions
-        self._options: dict[str, Any] = {
-            "kwargs": kwargs,
-            "min_size": min_size,
-            "max_size": max_size,
-            "timeout": pool_timeout,
-            "name": f"{POOL_NAME}-{next(_NUMBERS)}",
-            "reconnect_timeout": RECONNECT_TIMEOUT,
-            "open": False,
-        }
+        self._kwargs = kwargs
+        name = f"{POOL_NAME}-{next(_NUMBERS)}"
+        options |= {"kwargs": kwargs, "name": name, "reconnect_timeout": RECONNECT_TIMEOUT, "open": False}
+        self._options = options
         # A pool waits for its first connections, or else it would make one more for the waiting call.
-        self._opening_timeout: float = max(pool_timeout, kwargs.get("connect_timeout", 0))
+        self._opening_timeout: float = max(options["timeout"], kwargs.get("connect_timeout", 0))
         self._closed = False
         self._workers: Borrowing | None = None
         self._opening = threading.Lock()  # For the first use by several OS threads; unused later.
@@ -255,12 +239,8 @@ class OwnPools(Connections):
 
     def _opened(self) -> SyncPool:
         self._attempt()
-        pool: SyncPool = ConnectionPool(
-            partial(resolve, self._address),
-            configure=self._sessions.inspect,
-            reconnect_failed=_retry_if_awaited,
-            **self._options,
-        )
+        hooks: dict[str, Any] = {"configure": self._sessions.inspect, "reconnect_failed": _retry_if_awaited}
+        pool: SyncPool = ConnectionPool(partial(resolve, self._address), **hooks, **self._options)
         try:
             pool.open(wait=True, timeout=self._opening_timeout)
         except PoolTimeout as error:

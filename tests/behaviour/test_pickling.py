@@ -163,7 +163,7 @@ def settings_of(saver: CheckpointSaver) -> dict[str, Any]:
     [
         lambda: SqliteSaver("file.db", busy_timeout=5, synchronous="NORMAL", journal_mode="DELETE", **OPTIONS),
         lambda: AsyncSqliteSaver(Path("file.db"), **OPTIONS),
-        lambda: PostgresSaver(NOWHERE, schema="mine", max_size=3, prepare=False, answer_timeout=5, **OPTIONS),
+        lambda: PostgresSaver(NOWHERE, schema="mine", max_size=3, prepare=False, connect_timeout=5, **OPTIONS),
         lambda: AsyncPostgresSaver.from_conn_string(nowhere, min_size=0, **OPTIONS),
     ],
     ids=["sqlite", "async sqlite", "postgres", "async postgres"],
@@ -179,7 +179,7 @@ def test_the_copy_has_all_options(saver: Any, tmp_path: Path, monkeypatch: pytes
             mine, its = (vars(each._driver._driver._connections) for each in (original, other))
             for each in (mine, its):
                 each.get("_options", {}).pop("name", None)  # Each pool has a name of its own.
-            for name in ("path", "_busy_timeout", "_synchronous", "_journal_mode", "_answer_timeout", "_options"):
+            for name in ("path", "_busy_timeout", "_synchronous", "_journal_mode", "_address", "_options"):
                 assert its.get(name) == mine.get(name), name
             assert other.backend.dialect.location.endswith(original.backend.dialect.location)
             assert pickle.loads(pickle.dumps(other.for_tenant("acme"))).backend.dialect.tenant == "acme"

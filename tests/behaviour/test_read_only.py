@@ -73,9 +73,9 @@ async def test_the_database_refuses_writes_too(
     monkeypatch.setattr(driver, "_check_reads", lambda op: None, raising=False)
     monkeypatch.setattr(driver, "_read_only", False)
     if pooled:
-        if not hasattr(driver._connections, "own"):
+        if not hasattr(driver, "_sessions"):
             pytest.skip("SQLite has no pooler")
-        monkeypatch.setattr(driver._connections, "own", False)
+        monkeypatch.setattr(driver._sessions, "own", False)
     with pytest.raises(StorageError) as refused:
         await reader.put_writes(chain[0], [("a", 1)], "task")
     assert refused.value.sqlstate in ("25006", "SQLITE_READONLY", None)

@@ -329,7 +329,7 @@ def url_of(saver: Any) -> str:
     connections = saver._driver._connections
     if hasattr(connections, "path"):
         return f"sqlite:///{connections.path}"
-    return str(connections._options["kwargs"]["address"])
+    return str(connections._address)
 
 
 def unpacked(path: Path) -> bytes:
