@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 import time
@@ -217,6 +218,32 @@ def test_the_pool_of_an_ended_loop_is_closed(postgres_url: str, watcher: psycopg
         pass
     with pytest.raises(ClosedError):
         saver.get_tuple(generate_config("t"))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # psycopg_pool's tasks end with a loop.
+@pytest.mark.parametrize("way", ["asyncio.run", "closed with its tasks"])
+def test_several_loops_in_a_row_leave_the_connections_of_one(
+    postgres_url: str, watcher: psycopg.Connection[Any], way: str
+) -> None:
+    """Counted at the server. `asyncio.run` cancels the tasks of a loop; without that, the next loop finds out."""
+    with PostgresSaver(postgres_url, min_size=2, max_size=2) as saver:
+        for number in range(5):
+            calls = store_and_read(Client(saver, "async"), f"t{number}")
+            if way == "asyncio.run":
+                asyncio.run(calls)
+            else:
+                loop = asyncio.new_event_loop()
+                loop.run_until_complete(calls)
+                for task in asyncio.all_tasks(loop):
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # Silences asyncio's own log.
+                loop.close()
+            assert sessions(watcher) <= 4  # The server ends a session shortly after its connection.
+        while sessions(watcher) > (0 if way == "asyncio.run" else 2):
+            time.sleep(0.01)
+        saver.get_tuple(generate_config("t0"))
+    while sessions(watcher):
+        time.sleep(0.01)
+    gc.collect()
 
 
 def test_several_event_loops_run_concurrently(postgres_url: str) -> None:

@@ -25,13 +25,13 @@ from tests.stores import Client
 
 SESSIONS = ["our own", "PgBouncer", "a caller's pool", "a caller's pool without autocommit", "a caller's connection"]
 
-# What is done to the thread "t". It has the checkpoints 0 to 2, the first two of one run, and checkpoint 9 of that run
-# is stored meanwhile. Then the checkpoints that remain, or the error.
+# What is done to the thread "t". It has the checkpoints 0 to 2, the first two of one run, or none if it is to be made
+# from another thread. Then the checkpoints that remain, or the error, if checkpoint 9 of that run is stored meanwhile.
 OPERATIONS: Mapping[str, tuple[Callable[[Client], Awaitable[Any]], Any]] = {
     "prune": (lambda client: client.prune(["t"]), {"checkpoint 9"}),
     "delete_thread": (lambda client: client.delete_thread("t"), set()),
     "delete_for_runs": (lambda client: client.delete_for_runs(["run on t"]), {"checkpoint 2"}),
-    "rollback": (lambda client: client.do("rollback", config("t", "checkpoint 1")), {"checkpoint 0", "checkpoint 1"}),
+    "rollback": (lambda client: client.do("rollback", "t", "checkpoint 1"), {"checkpoint 0", "checkpoint 1"}),
     "copy_thread": (lambda client: client.copy_thread("source", "t"), ThreadExists),
     "fork_thread": (lambda client: client.do("fork_thread", "source", "t"), ThreadExists),
 }
@@ -66,11 +66,13 @@ async def opened(session: str, url: str, api: str) -> AsyncIterator[Client]:
         yield Client(await stack.enter_async_context(PostgresSaver(source)), api)
 
 
-async def one_waits(watcher: psycopg.Connection[Any]) -> int:
-    """The id of the server process that waits for a lock."""
+async def waiting(operation: str, client: Client, watcher: psycopg.Connection[Any]) -> tuple[asyncio.Future[Any], int]:
+    """An operation that waits for a lock, and the id of its server process."""
+    call = asyncio.ensure_future(OPERATIONS[operation][0](client))
     while not (found := watcher.execute(WAITING).fetchall()):
+        assert not call.done()
         await asyncio.sleep(0.005)  # No event is raised when a session begins to wait.
-    return int(found[0][0])
+    return call, int(found[0][0])
 
 
 async def stored(client: Client) -> set[str]:
@@ -83,25 +85,22 @@ async def stored(client: Client) -> set[str]:
 async def test_it_sees_what_was_committed_while_it_waited(
     filled: str, watcher: psycopg.Connection[Any], session: str, api: str, operation: str
 ) -> None:
-    call, expected = OPERATIONS[operation]
-    if expected is ThreadExists:
-        watcher.execute("DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = 't'")
-        watcher.execute("DELETE FROM langgraph_checkpoint.writes WHERE thread_id = 't'")
-        watcher.execute("DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = 't'")
+    expected = OPERATIONS[operation][1]
     async with opened(session, filled, api) as client:
+        if expected is ThreadExists:
+            await client.delete_thread("t")
         await stored(client)
         with psycopg.connect(filled) as other:
             mine = Client(PostgresSaver(other), "sync")
             await put(mine, "checkpoint 9", {"list": [LONG]}, thread_id="t", meta=metadata(9, run_id="run on t"))
-            waiting = asyncio.ensure_future(call(client))
-            await one_waits(watcher)
+            call, _ = await waiting(operation, client, watcher)
             other.commit()
             if expected is ThreadExists:
                 with pytest.raises(ThreadExists):
-                    await waiting
+                    await call
                 expected = {"checkpoint 9"}
             else:
-                await waiting
+                await call
         assert await stored(client) == expected
 
 
@@ -111,18 +110,13 @@ async def test_it_sees_what_was_committed_while_it_waited(
 async def test_it_holds_the_lock_until_it_commits(
     filled: str, watcher: psycopg.Connection[Any], session: str, api: str, operation: str
 ) -> None:
-    call, expected = OPERATIONS[operation]
     async with opened(session, filled, api) as client:
-        await stored(client)
+        if OPERATIONS[operation][1] is ThreadExists:
+            await client.delete_thread("t")
         with jammed(filled, "SHARE ROW EXCLUSIVE") as blocker:
-            waiting = asyncio.ensure_future(call(client))
-            pid = await one_waits(watcher)
+            call, pid = await waiting(operation, client, watcher)
             held = "SELECT count(*) FROM pg_locks WHERE pid = %s AND locktype = 'advisory' AND granted"
             assert watcher.execute(held, [pid]).fetchone() == (1,)
             blocker.rollback()
-            if expected is ThreadExists:
-                with pytest.raises(ThreadExists):
-                    await waiting
-            else:
-                await waiting
+            await call
         assert watcher.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone() == (0,)
