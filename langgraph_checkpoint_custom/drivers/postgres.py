@@ -130,7 +130,7 @@ class PostgresDriver:
             if session and connection.autocommit:  # Otherwise it is a caller's, and may be seen for the first time.
                 return execute(connection, form.sql, params, session.prepares)
         except psycopg.Error as raised:
-            error = self._wrapped(raised, connection, form.operation, [Statement(form.name, form.sql, tuple(params))])
+            error = self._wrapped(raised, connection, form.operation, [form.with_params(params)])
             error.__cause__ = raised
         finally:
             if connection is not None:
@@ -152,7 +152,7 @@ class PostgresDriver:
             if session and connection.autocommit:
                 return await aexecute(connection, form.sql, params, session.prepares)
         except psycopg.Error as raised:
-            error = self._wrapped(raised, connection, form.operation, [Statement(form.name, form.sql, tuple(params))])
+            error = self._wrapped(raised, connection, form.operation, [form.with_params(params)])
             error.__cause__ = raised
         finally:
             if connection is not None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import psycopg
 import pytest
 
-from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.keys import Key, WriteRow
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.thread_statements import Fork
@@ -48,10 +47,6 @@ def cases() -> dict[str, RoundTrip]:
     return _cases(d)
 
 
-def made(form: Form, params: tuple[Any, ...]) -> RoundTrip:
-    return RoundTrip([Statement(form.name, form.sql, params)])
-
-
 def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
     key = Key("t7", "", "000050")
     rows = [WriteRow("channel", "task", "", "run", idx, "msgpack", b"1") for idx in range(6)]
@@ -59,7 +54,7 @@ def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
     return {
         **{name: round_trip for name, (round_trip, _) in round_trips(d).items()},
         **maintenance(d),
-        "put of one row": made(d.put_form, d.put_params(a_checkpoint("t7").row)),
+        "put of one row": RoundTrip([d.put_form.with_params(d.put_params(a_checkpoint("t7")))]),
         "check of a put": d.put_checkpoint(encoded, only_newest=True, even_if_hidden=False),
         "put of values": d.store_checked(encoded, ()) or RoundTrip(()),
         "stored copy": d.store_copy("t7", "t8") or RoundTrip(()),

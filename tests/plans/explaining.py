@@ -14,7 +14,7 @@ import psycopg
 from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
-from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes, WriteRow
+from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -184,7 +184,6 @@ def prepare(connection: psycopg.Connection[Any], statement: Statement) -> tuple[
 
     text = re.sub(r"%%|%(?:\((\w+)\))?[sb]", numbered, statement.sql)
     connection.execute(b"PREPARE explained AS " + text.encode(), prepare=False)
-    values = [list(value) if isinstance(value, ManyBytes) else value for value in values]
     return f"EXECUTE explained({', '.join(['%s'] * len(values))})" if values else "EXECUTE explained", values
 
 
