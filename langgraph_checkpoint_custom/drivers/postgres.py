@@ -470,7 +470,7 @@ def _answer(connection: Connection[Any], session: Session | None, request: Round
     if isinstance(request, Offload):
         return request.work()
     statements, prepare = request.sent(), session.prepares_others if session else False
-    if len(statements) == 1 and not connection.pgconn.pipeline_status:
+    if len(statements) == 1:
         return [execute(connection, statements[0].sql, statements[0].params, prepare)]
     cursors = [Cursor(connection, row_factory=tuple_row) for _ in statements]
     with connection.pipeline():
@@ -483,7 +483,7 @@ async def _aanswer(connection: AsyncConnection[Any], session: Session | None, re
     if isinstance(request, Offload):
         return request.work()
     statements, prepare = request.sent(), session.prepares_others if session else False
-    if len(statements) == 1 and not connection.pgconn.pipeline_status:
+    if len(statements) == 1:
         return [await aexecute(connection, statements[0].sql, statements[0].params, prepare)]
     cursors = [AsyncCursor(connection, row_factory=tuple_row) for _ in statements]
     async with connection.pipeline():

@@ -178,7 +178,11 @@ def has_begun(connection: AnyConnection) -> bool:
 def execute(connection: Connection[Any], sql: str, params: Any = None, prepare: bool | None = False) -> list[Row]:
     """Execute a statement and return its rows; the cursor is ours, whatever kind a caller's connection creates."""
     cursor: Cursor[Row] = Cursor(connection, row_factory=tuple_row)
-    cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
+    if connection.pgconn.pipeline_status:  # A caller's: an inner one waits for the reply.
+        with connection.pipeline():
+            cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
+    else:
+        cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
     return [] if cursor.rownumber is None else cursor.fetchall()
 
 
@@ -187,5 +191,9 @@ async def aexecute(
 ) -> list[Row]:
     """Async version of `execute`."""
     cursor: AsyncCursor[Row] = AsyncCursor(connection, row_factory=tuple_row)
-    await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
+    if connection.pgconn.pipeline_status:
+        async with connection.pipeline():
+            await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
+    else:
+        await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
     return [] if cursor.rownumber is None else await cursor.fetchall()
