@@ -40,11 +40,14 @@ from benchmarks.floors import TABLE, AsyncPostgres, Floor, Nothing, Postgres, Sq
 from benchmarks.measuring import Role
 from benchmarks.states import Put, Writes
 from benchmarks.stores import Server
+from benchmarks.straight import StraightPostgres, StraightSqlite
 from langgraph_checkpoint_custom import PostgresSaver, SqliteSaver
 from langgraph_checkpoint_custom.options import Synchronous
 
 # Connections of each pool, ours, the official savers' and the floor's: our default.
 CONNECTIONS = 20
+# Whose databases a location has; one more is that of the straight line.
+OWNERS = ("ours", "official", "floor")
 # Seconds; a call that takes longer hangs.
 HANGS = 5
 
@@ -228,11 +231,14 @@ class Location:
         if self.database == "sqlite":
             with closing(sqlite3.connect(self.path("floor"))) as connection:
                 connection.execute(TABLE.format(bytes="blob"))
+            with SqliteSaver(self.path("straight")) as ours:
+                ours.setup()
             return
-        for whose in ("ours", "official", "floor"):
+        for whose in (*OWNERS, "straight"):
             self.server.create(self.name(whose))
-        with PostgresSaver(self.server.of(self.name("ours"))) as ours:
-            ours.setup()
+        for whose in ("ours", "straight"):
+            with PostgresSaver(self.server.of(self.name(whose))) as saver:
+                saver.setup()
         with OfficialPostgresSaver.from_conn_string(self.server.of(self.name("official"))) as official:
             official.setup()
         self.server.execute(TABLE.format(bytes="bytea"), self.name("floor"))
@@ -240,7 +246,7 @@ class Location:
     def drop(self) -> None:
         """Drop them."""
         if self.database == "postgres":
-            for whose in ("ours", "official", "floor"):
+            for whose in (*OWNERS, "straight"):
                 self.server.drop(self.name(whose))
 
     @asynccontextmanager
@@ -267,6 +273,7 @@ class Field:
     """All contestants on one location with one api."""
 
     savers: list[Contestant]
+    straight: list[Contestant]
     floor: Floor
     serde: Floor = field(default_factory=lambda: Floor(Nothing()))
 
@@ -277,18 +284,18 @@ async def contestants(location: Location, api: str, *, through: dict[str, str] |
     async with AsyncExitStack() as stack:
         if location.database == "sqlite":
             savers = await _sqlite(location, api, stack)
+            straight = [] if api == "async" else [_straight_sqlite(location, stack)]
             floor = Floor(Sqlite(location.path("floor"), api))
         else:
-            urls = through or {
-                whose: location.server.of(location.name(whose)) for whose in ("ours", "official", "floor")
-            }
+            urls = through or {whose: location.server.of(location.name(whose)) for whose in (*OWNERS, "straight")}
             savers = await _postgres(urls, api, stack)
+            straight = [await _straight_postgres(urls["straight"], api, stack)] if "straight" in urls else []
             if api == "async":
                 floor = Floor(await AsyncPostgres.open(urls["floor"], CONNECTIONS))
             else:
                 floor = Floor(Postgres(urls["floor"], CONNECTIONS))
         stack.push_async_callback(floor.close)
-        yield Field(savers, floor)
+        yield Field(savers, straight, floor)
 
 
 async def _postgres(urls: dict[str, str], api: str, stack: AsyncExitStack) -> list[Contestant]:
@@ -350,6 +357,22 @@ async def _sqlite(location: Location, api: str, stack: AsyncExitStack) -> list[C
         same = await stack.enter_async_context(SqliteSaver(location.path("ours"), synchronous=theirs))
         found.append(Contestant(f"ours, synchronous={theirs}", "same", api, same))
     return found
+
+
+def _straight_sqlite(location: Location, stack: AsyncExitStack) -> Contestant:
+    saver = StraightSqlite(location.path("straight"))
+    stack.callback(saver.close)
+    return Contestant("straight line", "straight", "sync", saver)
+
+
+async def _straight_postgres(url: str, api: str, stack: AsyncExitStack) -> Contestant:
+    options: dict[str, Any] = {"max_size": CONNECTIONS, "kwargs": {"autocommit": True}, "open": False}
+    pool: Any
+    if api == "async":
+        pool = await stack.enter_async_context(AsyncConnectionPool(url, **options))
+    else:
+        pool = stack.enter_context(ConnectionPool(url, **options))
+    return Contestant("straight line", "straight", api, StraightPostgres(pool))
 
 
 def official_synchronous(location: Location) -> Synchronous:

@@ -15,12 +15,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-# `same` is our saver with the setting of the official saver, if that is not our default.
-Role = Literal["ours", "same", "official", "floor", "serde"]
+# `same` is our saver with the setting of the official saver, if that is not our default; `straight` is in straight.py.
+Role = Literal["ours", "same", "official", "straight", "floor", "serde"]
 Lap = Callable[[int], Awaitable[Any]]
 
 # Rounds that are not counted: psycopg and PostgreSQL settle on a plan after five executions.
 WARM = 6
+# A further figure: the CPU time of this process, of all its OS threads.
+CPU = "client CPU ms"
 # A median of fewer says nothing.
 FEWEST = 5
 
@@ -89,11 +91,15 @@ class Result:
 
 
 class Entry(NamedTuple):
-    """A contestant in a race; `lap` prepares what is measured, and returns it to be awaited."""
+    """A contestant in a race; `lap` prepares what is measured, and returns it to be awaited.
+
+    What `before` returns is awaited before, and is not measured.
+    """
 
     name: str
     role: Role
     lap: Lap
+    before: Lap | None = None
 
 
 async def race(
@@ -101,6 +107,7 @@ async def race(
 ) -> list[Figures]:
     """Let all do their laps in turn, until `laps` or `seconds` are over."""
     figures = {entry.name: Figures(entry.name, entry.role) for entry in entries}
+    used: dict[str, list[float]] = {entry.name: [] for entry in entries}
     gc.collect()
     ends = time.perf_counter() + seconds
     for number in range(laps + warm):
@@ -110,18 +117,24 @@ async def race(
             if mine.error:
                 continue
             try:
+                if entry.before:
+                    await entry.before(first + number)
                 work = entry.lap(first + number)
-                started = time.perf_counter()
+                cpu, started = time.process_time(), time.perf_counter()
                 await work
-                taken = time.perf_counter() - started
+                taken, cpu = time.perf_counter() - started, time.process_time() - cpu
             except Exception as error:
                 mine.fail(error)
                 continue
             if number >= warm:
                 mine.samples.append(taken)
+                used[entry.name].append(cpu)
         await asyncio.sleep(0)  # Pools and the loop have work of their own, which belongs to no lap.
         if time.perf_counter() > ends and number + 1 >= warm + fewest:
             break
+    for mine in figures.values():
+        if mine.samples and not mine.error:
+            mine.extras[CPU] = statistics.median(used[mine.name]) * 1000
     return list(figures.values())
 
 

@@ -42,13 +42,22 @@ class Arena:
         savers: Callable[[Contestant], Lap],
         floors: Callable[[Floor], Lap] | None = None,
         *,
+        straight: bool = False,
+        before: Callable[[Contestant], Lap] | None = None,
         laps: int,
         seconds: float = 1e9,
         warm: int = WARM,
         fewest: int = 5,
     ) -> list[Figures]:
-        """Race savers and, with the same lap, both floors; a quick run ends a race after half a second."""
-        entries = [Entry(saver.name, saver.role, self.lap_of(saver, savers)) for saver in self.entrants.savers]
+        """Race savers and, with the same lap, both floors; a quick run ends a race after half a second.
+
+        With `straight`, the straight line takes part, which can only do what is ordinary. Each saver first does the lap
+        of `before`, which is not measured.
+        """
+        entries = [
+            Entry(saver.name, saver.role, self.lap_of(saver, savers), before(saver) if before else None)
+            for saver in self.savers(straight)
+        ]
         if floors:
             entries += [
                 Entry("floor", "floor", floors(self.entrants.floor)),
@@ -58,9 +67,13 @@ class Arena:
             entries, laps=laps, seconds=min(seconds, 0.4) if self.quick else seconds, warm=warm, fewest=fewest
         )
 
-    async def prepare(self, work: Callable[[Contestant], Awaitable[None]]) -> None:
+    def savers(self, straight: bool) -> list[Contestant]:
+        """The savers, and the straight line if it takes part."""
+        return [*self.entrants.savers, *(self.entrants.straight if straight else ())]
+
+    async def prepare(self, work: Callable[[Contestant], Awaitable[None]], *, straight: bool = False) -> None:
         """Run what comes before a race with each saver; one that fails has lost the race."""
-        for saver in self.entrants.savers:
+        for saver in self.savers(straight):
             try:
                 await work(saver)
             except Exception as error:
@@ -79,7 +92,7 @@ class Arena:
 
     async def check(self, figures: Sequence[Figures], checks: Callable[[Contestant, Figures], Awaitable[None]]) -> None:
         """Check whether each saver has done it."""
-        savers = {saver.name: saver for saver in self.entrants.savers}
+        savers = {saver.name: saver for saver in self.savers(True)}
 
         async def one(each: Figures) -> None:
             if each.name in savers:
@@ -91,7 +104,9 @@ class Arena:
         """Record a result."""
         self.results.append(Result(case, self.location.database, self.api, unit, list(figures), note))
 
-    async def fill(self, thread_id: str, calls: Callable[[], Sequence[Call]]) -> Sequence[Call]:
+    async def fill(
+        self, thread_id: str, calls: Callable[[], Sequence[Call]], *, straight: bool = False
+    ) -> Sequence[Call]:
         """A thread in the stores of ours and of the official savers, which all cases on this location only read."""
         found: Sequence[Call] | None = self.location.filled.get(thread_id)
         if found is None:
@@ -99,6 +114,9 @@ class Arena:
             async with self.location.fillers() as fillers:
                 for filler in fillers:
                     await do(filler, thread_id, found)
+        if straight:
+            for saver in self.entrants.straight:  # Once for each API, which changes nothing.
+                await do(saver, thread_id, found)
         return found
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.cases import Arena, case
 from benchmarks.contestants import Contestant, Field, contestants
 from benchmarks.floors import Floor
-from benchmarks.measuring import Figures, run_here
+from benchmarks.measuring import CPU, Figures, run_here
 from benchmarks.states import Put, Writes, prose, small
 from benchmarks.stores import delayed
 
@@ -97,7 +97,7 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
         steps = max(10, 400 // number) if not delay else max(5, 100 // number)
     calls = script(steps)
     entries: list[tuple[Figures, Steps]] = [
-        (Figures(saver.name, saver.role), of_saver(saver, calls)) for saver in field.savers
+        (Figures(saver.name, saver.role), of_saver(saver, calls)) for saver in (*field.savers, *field.straight)
     ]
     entries.append((Figures("floor", "floor"), of_floor(field.floor, calls)))
     latencies: dict[str, list[float]] = {each.name: [] for each, _ in entries}
@@ -129,10 +129,10 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
                 "steps/s": 1 / mine.median,
                 "p50 ms": all_taken[len(all_taken) // 2] * 1000,
                 "p99 ms": all_taken[int(len(all_taken) * 0.99)] * 1000,
-                "client CPU ms": sum(client for client, _ in used[mine.name]) / len(used[mine.name]) * 1000,
+                CPU: sum(client for client, _ in used[mine.name]) / len(used[mine.name]) * 1000,
                 "server CPU ms": sum(cpu for _, cpu in used[mine.name]) / len(used[mine.name]) * 1000,
             }
-    order = ["ours", "same", "official", "floor"]
+    order = ["ours", "same", "official", "straight", "floor"]
     figures = sorted((each for each, _ in entries), key=lambda each: order.index(each.role))
     arena.record(name, figures, unit="s", note=f"{steps} steps on each thread")
 

@@ -16,10 +16,10 @@ async def put(
     arena: Arena, name: str, *, state: State, laps: int, quick: int, quick_state: State | None = None
 ) -> None:
     """Step after step of one thread."""
-    laps = arena.size(laps, quick)
+    laps, straight = arena.size(laps, quick), state is small
     source = quick_state if arena.quick and quick_state else state
     puts = list(islice(source(), laps + WARM + 1))
-    await arena.prepare(lambda saver: saver.put(arena.thread(name, saver.name), puts[0]))
+    await arena.prepare(lambda saver: saver.put(arena.thread(name, saver.name), puts[0]), straight=straight)
 
     def savers(saver: Contestant) -> Lap:
         thread = arena.thread(name, saver.name)
@@ -29,7 +29,7 @@ async def put(
         thread = arena.thread(name, "floor")
         return lambda number: floor.store(thread, puts[number + 1].checkpoint["id"], puts[number + 1].least)
 
-    figures = await arena.race(savers, floors, laps=laps, seconds=60)
+    figures = await arena.race(savers, floors, laps=laps, seconds=60, straight=straight)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         last = puts[len(each.samples) + WARM]
@@ -47,7 +47,8 @@ async def put_writes(arena: Arena, name: str, *, number: int) -> None:
     laps = arena.size(150, 25)
     script = Script()
     calls = [(script.put({"count": step}), script.writes(number)) for step in range(laps + WARM)]
-    await arena.prepare(lambda saver: do(saver, arena.thread(name, saver.name), [step for step, _ in calls]))
+    puts = [step for step, _ in calls]
+    await arena.prepare(lambda saver: do(saver, arena.thread(name, saver.name), puts), straight=True)
 
     def savers(saver: Contestant) -> Lap:
         thread = arena.thread(name, saver.name)
@@ -63,7 +64,7 @@ async def put_writes(arena: Arena, name: str, *, number: int) -> None:
 
         return lap  # type: ignore[return-value]
 
-    figures = await arena.race(savers, floors, laps=laps, seconds=5)
+    figures = await arena.race(savers, floors, laps=laps, seconds=5, straight=True)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         writes = calls[len(each.samples) + WARM - 1][1]

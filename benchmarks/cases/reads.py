@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.cases import Arena, case
 from benchmarks.contestants import Contestant
 from benchmarks.floors import Floor
-from benchmarks.measuring import Entry, Figures, Lap, race
+from benchmarks.measuring import WARM, Entry, Figures, Lap, race
 from benchmarks.states import Put, State, Writes, agent, chat, files, long_thread, prose, small, wide, wide_text
 
 
@@ -24,7 +24,8 @@ async def get(arena: Arena, name: str, *, state: State, by_id: bool, writes: int
         written = [(f"channel {number}", {"text": prose(200)}) for number in range(writes)]
         return [*puts, *([Writes(puts[-1].checkpoint["id"], written, "task")] if writes else [])]
 
-    last = [call for call in await arena.fill(thread, calls) if isinstance(call, Put)][-1]
+    straight = state is small
+    last = [call for call in await arena.fill(thread, calls, straight=straight) if isinstance(call, Put)][-1]
     checkpoint_id = last.checkpoint["id"] if by_id else None
     for floor in (arena.entrants.floor, arena.entrants.serde):
         await floor.store(arena.thread(name, "floor"), "state", [last.checkpoint, last.metadata])
@@ -35,12 +36,34 @@ async def get(arena: Arena, name: str, *, state: State, by_id: bool, writes: int
     def floors(floor: Floor) -> Lap:
         return lambda _: floor.load(arena.thread(name, "floor"), "state")
 
-    figures = await arena.race(savers, floors, laps=arena.size(100, 30), seconds=2)
+    figures = await arena.race(savers, floors, laps=arena.size(100, 30), seconds=2, straight=straight)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         found = await saver.get(thread, checkpoint_id)
         assert found.checkpoint["channel_values"] == last.checkpoint["channel_values"], "other values came back"
         assert len(found.pending_writes or ()) == writes, "other writes came back"
+
+    await arena.check(figures, checks)
+    arena.record(name, figures)
+
+
+async def get_after_put(arena: Arena, name: str) -> None:
+    """The newest checkpoint, which the same saver has just stored."""
+    laps = arena.size(100, 30)
+    puts = list(islice(small(), laps + WARM))
+
+    def before(saver: Contestant) -> Lap:
+        return lambda lap: saver.put(arena.thread(name, saver.name), puts[lap])
+
+    def savers(saver: Contestant) -> Lap:
+        return lambda _: saver.get(arena.thread(name, saver.name))
+
+    figures = await arena.race(savers, laps=laps, seconds=5, straight=True, before=before)
+
+    async def checks(saver: Contestant, each: Figures) -> None:
+        found = await saver.get(arena.thread(name, saver.name))
+        last = puts[len(each.samples) + WARM - 1]
+        assert found.checkpoint["channel_values"] == last.checkpoint["channel_values"], "other values came back"
 
     await arena.check(figures, checks)
     arena.record(name, figures)
@@ -144,6 +167,7 @@ CASES = [
         case(f"get {name}, by id", partial(get, state=state, by_id=True), quick=name == "small")
         for name, state in STATES.items()
     ),
+    case("get small, right after a put", get_after_put),
     case("get agent state with writes", partial(get, state=agent, by_id=False, writes=5)),
     case("get latest, growth", growth),
     case("list 1", partial(list_some, limit=1)),
