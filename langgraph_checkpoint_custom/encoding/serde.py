@@ -64,6 +64,7 @@ from langgraph_checkpoint_custom.encoding.restored_messages import made
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 
 MSGPACK = "msgpack"
+NULL = "null"
 _READ = ormsgpack.OPT_NON_STR_KEYS
 # LangGraph's own messages, to its own logger, once for each class.
 _LOG = logging.getLogger("langgraph.checkpoint.serde.jsonplus")

@@ -17,6 +17,7 @@ from langgraph.checkpoint.serde.types import TASKS
 from langgraph_checkpoint_custom.encoding.apart import version_key
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.known import KnownBlobs
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL, forget_interruption, interruption
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
@@ -27,6 +28,8 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 FORMAT_WITH_SENDS = 4
 
 _PATH_TASK_IDX = itemgetter(6, 5, 7)
+# Kind and type of a write in clear; the second one is that of None.
+_PLAIN_WRITES = {("write", MSGPACK), ("write", NULL)}
 
 NextVersion = Callable[[None, None], str]
 Note = Callable[[Key, CipherProtocol | None, KnownBlobs | None], None]
@@ -138,6 +141,43 @@ def build_tuple(
     """
     if not rows or rows[0].kind == "write":  # Writes can be stored before their checkpoint.
         return None
+    interrupted = None
+    try:
+        if found := _ordinary(codec, rows):
+            return found
+    except Exception as error:  # Built once more below, which raises with the location of what cannot be read.
+        interrupted = interruption(error)
+    found = _any(d, codec, next_version, note, rows)
+    if interrupted:
+        forget_interruption()
+        raise interrupted from None
+    return found
+
+
+def _ordinary(codec: Values, rows: Sequence[TupleRow]) -> CheckpointTuple | None:
+    """Build a checkpoint that is one row, as nearly all are, from bytes in clear; None if it is another one."""
+    head, *writes = rows
+    _, thread_id, checkpoint_ns, checkpoint_id, parent_id, _, _, _, type_, document, type2, metadata, channels, _ = head
+    plain: Any = codec.plain  # If bytes are missing, it raises an error.
+    if channels or not type_ == type2 == MSGPACK or plain is None:
+        return None
+    if not _PLAIN_WRITES.issuperset([(row.kind, row.type) for row in writes]):
+        return None
+    checkpoint, found = plain(document), plain(metadata)
+    if type(checkpoint) is not dict or type(checkpoint.get("channel_values")) is not dict:
+        return None
+    if type(found) is not dict or "thread_id" in found:
+        return None
+    pending: Any = [(row.key, row.name, None if row.type == NULL else plain(row.value)) for row in in_order(writes)]
+    own = config_of(thread_id, checkpoint_ns, checkpoint_id)
+    parent = config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None
+    return CheckpointTuple(own, checkpoint, found, parent, pending)  # type: ignore[arg-type]
+
+
+def _any(
+    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, rows: Sequence[TupleRow]
+) -> CheckpointTuple:
+    """Build any checkpoint."""
     head, *others = rows
     one = _One(head, others, _by_name(others) if head.channels else {})
     thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
