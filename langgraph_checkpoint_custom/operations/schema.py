@@ -51,8 +51,9 @@ def setup(d: SqlDialect, partitions: int | None = None, distribute: str | None =
     for migration in d.migrations:
         if migration.number not in applied:
             yield d.schema_apply(migration)
-    if is_new and distribute is not None:
-        yield d.schema_distribute()
+    if is_new:
+        if distribute is not None:
+            yield d.schema_distribute()
         d.learn_layout(distribute)
 
 

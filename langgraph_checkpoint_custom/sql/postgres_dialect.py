@@ -82,6 +82,7 @@ class _Family:
 
     def __init__(self, layout: str | None) -> None:
         self.layout = layout
+        self.is_known = False  # Whether the tables have been found to have it.
         self._members: dict[int, ref[PostgresDialect]] = {}
 
     def add(self, dialect: PostgresDialect) -> None:
@@ -111,6 +112,7 @@ class PostgresDialect(SqlDialect):
         super().__init__(*_texts_in(schema, self.layout), location=f"schema {schema!r}", schema=schema)
         self._family = _Family(self.layout)
         self._family.add(self)
+        self._set_around()
         self._make_forms()
 
     def _make_forms(self) -> None:
@@ -138,20 +140,20 @@ class PostgresDialect(SqlDialect):
 
         A saver finds out when it checks the tables, before its first operation.
         """
-        self._family.layout = layout
+        self._family.layout, self._family.is_known = layout, True
         for each in self._family.members():
             each._follow_family()
 
     def _follow_family(self) -> None:
         if self.layout != self._family.layout:
             self._become(self._family.layout)
+        self._set_around()
 
     def _become(self, layout: str | None) -> None:
         from langgraph_checkpoint_custom.sql.citus_dialect import CitusDialect  # It imports this module.
 
         self._texts, _ = _texts_in(self._schema, layout)
         self.__class__ = PostgresDialect if layout is None else CitusDialect
-        self._set_around()
         self._make_forms()
 
     def laid_out(self, partitions: int | None, distribute: str | None = None) -> PostgresDialect:
@@ -176,14 +178,13 @@ class PostgresDialect(SqlDialect):
     def for_tenant(self, tenant: str) -> Self:
         """Return the same statements for a tenant's rows only: by their keys, and by row-level security as well."""
         clone = super().for_tenant(tenant)
-        clone._set_around()
         self._family.add(clone)
         clone._follow_family()  # Another OS thread may have changed the layout while this was copied.
         return clone
 
     def _set_around(self) -> None:
         self._enter, self._leave = self._around()
-        self.sends_forms = not self._enter
+        self.sends_forms = self._family.is_known and not self._enter
 
     def _around(self) -> tuple[Sequence[Statement], Sequence[Statement]]:
         """Return what is sent before and after the statements of each round trip, for row-level security."""

@@ -57,7 +57,7 @@ class Statements(ABC):
         self._schema = schema
         self.tenant = ""
         self.sends_forms = True
-        """Whether a driver may send a form as it is: nothing has to be sent around it."""
+        """Whether a driver may send a form as it is: nothing is sent around it, and the layout is known."""
         self._enter: Sequence[Statement] = ()
         self._leave: Sequence[Statement] = ()
 

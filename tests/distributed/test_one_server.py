@@ -46,6 +46,14 @@ def url(postgres_url: str, is_citus: bool) -> Iterator[str]:
     check_invariants(Store("postgres", postgres_url))
 
 
+def test_no_statement_is_chosen_before_it_is_known_how_the_tables_are_laid_out(url: str) -> None:
+    with PostgresSaver(url) as saver:
+        before = saver.backend.dialect.sends_forms
+        assert saver.get_tuple(generate_config("thread")) is None
+        assert (before, saver.backend.dialect.sends_forms) == (False, True)
+        assert isinstance(saver.backend.dialect, CitusDialect)
+
+
 async def steps(client: Client, thread_id: str, values: list[Any]) -> list[Any]:
     """Store the values one after the other, with a write each, and read each in both ways."""
     where, stored = generate_config(thread_id), []
