@@ -128,7 +128,9 @@ class PostgresDriver:
             connection = borrowing.take()
             session = self._sessions.get(connection)
             if session and connection.autocommit:  # Otherwise it is a caller's, and may be seen for the first time.
-                return execute(connection, form.sql, params, session.prepares)
+                cursor: Cursor[Row] = Cursor(connection, row_factory=tuple_row)
+                cursor.execute(form.sql.encode(), params, prepare=session.prepares, binary=True)
+                return [] if cursor.rownumber is None else cursor.fetchall()
         except psycopg.Error as raised:
             error = self._wrapped(raised, connection, form.operation, [form.with_params(params)])
             error.__cause__ = raised
@@ -150,7 +152,9 @@ class PostgresDriver:
             connection = await borrowing.take()
             session = self._sessions.get(connection)
             if session and connection.autocommit:
-                return await aexecute(connection, form.sql, params, session.prepares)
+                cursor: AsyncCursor[Row] = AsyncCursor(connection, row_factory=tuple_row)
+                await cursor.execute(form.sql.encode(), params, prepare=session.prepares, binary=True)
+                return [] if cursor.rownumber is None else await cursor.fetchall()
         except psycopg.Error as raised:
             error = self._wrapped(raised, connection, form.operation, [form.with_params(params)])
             error.__cause__ = raised

@@ -144,6 +144,8 @@ def build_tuple(
     interrupted = None
     try:
         if found := _ordinary(codec, rows):
+            if note:
+                note(Key(d.stored_thread(rows[0].thread_id), *rows[0][2:4]), codec.cipher, None)
             return found
     except Exception as error:  # Built once more below, which raises with the location of what cannot be read.
         interrupted = interruption(error)
