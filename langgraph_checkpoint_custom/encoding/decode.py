@@ -30,9 +30,6 @@ from langgraph_checkpoint_custom.model.keys import (
     location_of_write,
 )
 
-# The key under which documents of earlier releases hold the bytes of small values; now the values are in the document.
-EARLIER = "small_values"
-
 
 class StoredBlob(Protocol):
     """The row of a blob, see `TupleRow`."""
@@ -196,17 +193,7 @@ class Decoder:
             self._fail(*self._culprit(error, type_, data), again)
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
             raise self._misshapen(document, type_)
-        if EARLIER in document:
-            self._add_earlier(document)
         return document
-
-    def _add_earlier(self, document: dict[str, Any]) -> None:
-        """Move the small values of an earlier release's document to where they are now."""
-        for channel, stored in document.pop(EARLIER).items():
-            try:
-                document["channel_values"][channel] = self._codec.unpack(stored)
-            except Exception as error:  # A serializer may raise anything.
-                self._fail(error, channel, MSGPACK, stored, partial(self._codec.unpack, stored))
 
     def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """Decode the checkpoint document without creating the objects of its inline values; `made` creates them."""
@@ -223,8 +210,6 @@ class Decoder:
             self._fail(error, "checkpoint", type_, data, read)
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
             raise self._misshapen(document, type_)
-        for channel, part in document.pop(EARLIER, {}).items():
-            document["channel_values"][channel] = unmade(part)
         return document
 
     def made(self, channel: str, value: Any) -> Any:

@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.encoding.decode import EARLIER
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.known import unmade
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
@@ -75,9 +73,6 @@ def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tup
                 continue
             try:
                 found.update(list(classes(plain)))
-                if location[0] == "checkpoint":
-                    for small in unmade(plain).get(EARLIER, {}).values():
-                        found.update(list(classes(small)))
             except (ValueError, IndexError):
                 unseen["unreadable"] += 1
     return found, unseen
