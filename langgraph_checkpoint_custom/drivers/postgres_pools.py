@@ -420,4 +420,8 @@ _ALL: weakref.WeakSet[OwnPools] = weakref.WeakSet()
 def _close_all() -> None:
     """Close all pools at the end of the process, so that savers need not be closed."""
     for pools in list(_ALL):
+        for loop, entry in list(pools._loops.items()):
+            if not (loop.is_running() or loop.is_closed()):  # Nobody else will run it.
+                with suppress(Exception):
+                    loop.run_until_complete(asyncio.wait_for(entry.close(), CLOSE_TIMEOUT))
         pools.close()

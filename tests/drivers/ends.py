@@ -116,9 +116,9 @@ def dropped(url: str) -> None:
 # These leave a pool in a loop that has ended, and asyncio and psycopg log what they find of it.
 LOGGED = [
     never_closed,
+    closed_in_the_loop,
     loop_closed_with_its_tasks,
     loop_closed_and_saver_open,
-    loop_never_closed,
     used_while_the_loop_ends,
     dropped,
 ]
