@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, Pos
 from tests.citus import activity
 
 WAITING: LiteralString = "SELECT pid FROM {} WHERE datname = current_database() AND wait_event_type = 'Lock'"
-BIG = ["a value in its own row " * 60]
+BIG = ["a value in its own row " * 200]
 
 
 def fill(saver: CheckpointSaver, *, delta: bool, run_id: str = "old") -> list[RunnableConfig]:

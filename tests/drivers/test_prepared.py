@@ -28,7 +28,7 @@ async def calls(client: Client, thread_id: str, value: Any, times: int) -> None:
     """Store and read a value and a pending write, several times."""
     config = generate_config(thread_id)
     for number in range(times):
-        version = str(number)
+        version = f"{number}, {value}"
         checkpoint = generate_checkpoint(channel_values={"a": value}, channel_versions={"a": version})
         config = await client.put(config, checkpoint, generate_metadata(), {"a": version})
         await client.put_writes(config, [("a", value)], f"task {number}")

@@ -201,7 +201,7 @@ def test_errors_show_no_traceback(guarded: Pages, monkeypatch: pytest.MonkeyPatc
 def test_the_session_of_the_command_cannot_write(stories: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even if a page wanted to: the database refuses."""
     driver: Any = stories.backend.driver
-    monkeypatch.setattr(driver, "_check_reads", lambda op: None)
+    monkeypatch.setattr(driver, "_read_only", False)
     with pytest.raises(StorageError):
         stories.delete_thread("support-1042")
     assert stories.thread_exists("support-1042")
