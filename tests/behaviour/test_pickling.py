@@ -182,7 +182,8 @@ def test_the_copy_has_all_options(saver: Any, tmp_path: Path, monkeypatch: pytes
             for name in ("path", "_busy_timeout", "_synchronous", "_journal_mode", "_address", "_options"):
                 assert its.get(name) == mine.get(name), name
             assert other.backend.dialect.location.endswith(original.backend.dialect.location)
-            assert pickle.loads(pickle.dumps(other.for_tenant("acme"))).backend.dialect.tenant == "acme"
+            with pickle.loads(pickle.dumps(other.for_tenant("acme"))) as of_tenant:
+                assert of_tenant.backend.dialect.tenant == "acme"
 
 
 def test_a_function_keeps_the_password_out_of_the_pickle() -> None:
