@@ -38,7 +38,7 @@ from tests.tables import TABLES, empty_tables
 # The thread of the pair, two threads that are copied and forked to it, and one that it is copied and forked to.
 THREAD, SOURCE, OTHER, TARGET = THREADS = ("t", "source", "other source", "target")
 
-BLOB = {"text": "b" * 2000}
+BLOB = {"text": "b" * 5000}
 ITEMS = [f"{index} " + "p" * 500 for index in range(40)]
 
 # The number of the checkpoint that is stored between the statements of an operation.

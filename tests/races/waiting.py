@@ -31,7 +31,7 @@ class Waited(NamedTuple):
 
 def stored(saver: CheckpointSaver, thread_id: str, number: int, *, delta: bool) -> None:
     """A checkpoint with a large value, after the previous one."""
-    values = {"blob": {"number": number, "text": "b" * 2000}}
+    values = {"blob": {"number": number, "text": "b" * 5000}}
     call = put(thread_id, number, parent=number - 1 or None, values=values, new=["blob"], delta=delta)
     saver.put(*call.args)
 
