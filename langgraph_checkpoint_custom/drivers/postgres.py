@@ -477,7 +477,7 @@ def _answer(connection: Connection[Any], session: Session | None, request: Round
     if len(statements) == 1:
         return [execute(connection, statements[0].sql, statements[0].params, prepare)]
     cursors = [Cursor(connection, row_factory=tuple_row) for _ in statements]
-    with connection.pipeline():
+    with connection.pipeline(), _sending(connection):
         for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
             cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
     return request.reply([[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors])
@@ -491,9 +491,22 @@ async def _aanswer(connection: AsyncConnection[Any], session: Session | None, re
         return [await aexecute(connection, statements[0].sql, statements[0].params, prepare)]
     cursors = [AsyncCursor(connection, row_factory=tuple_row) for _ in statements]
     async with connection.pipeline():
-        for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
-            await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
+        with _sending(connection):
+            for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
+                await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
     return request.reply([[] if cursor.rownumber is None else await cursor.fetchall() for cursor in cursors])
+
+
+@contextmanager
+def _sending(connection: AnyConnection) -> Iterator[None]:
+    """Disconnect if something interrupts the sending of a pipeline, which would wait for the server when it ends."""
+    try:
+        yield
+    except psycopg.Error:
+        raise
+    except BaseException:
+        connection.pgconn.finish()
+        raise
 
 
 def _raise_interruption(connection: AnyConnection, error: BaseException) -> None:

@@ -19,7 +19,7 @@ class Limit(Exception):
 def late(*_):
     raise Limit
 
-url, name = sys.argv[1:]
+url, name, when = sys.argv[1:]
 signal.signal(signal.SIGUSR1, late)
 saver = PostgresSaver(url)
 large = generate_checkpoint(channel_values={"a": ["large " * 1000]}, channel_versions={"a": "1"})
@@ -50,19 +50,35 @@ with psycopg.connect(url) as other, psycopg.connect(url, autocommit=True) as wat
             pass
         os.kill(os.getpid(), signal.SIGUSR1)
 
-    threading.Thread(target=interrupt).start()
+    if when == "while it waits":
+        threading.Thread(target=interrupt).start()
+    else:
+        execute = psycopg.Cursor.execute
+
+        def interrupted(self, sql, *args, **kwargs):
+            found = execute(self, sql, *args, **kwargs)
+            if isinstance(sql, bytes) and b"advisory" in sql:
+                execute(self, b"SELECT")  # Sends the statement before.
+                interrupt()
+            return found
+
+        psycopg.Cursor.execute = interrupted
     try:
         print("returned", calls[name]())
     except Limit:
         print("ended")
+    finally:
+        if when != "while it waits":
+            psycopg.Cursor.execute = execute
 saver.delete_thread("t")
 saver.close()
 """
 
 
+@pytest.mark.parametrize("when", ["while it waits", "while it sends"])
 @pytest.mark.parametrize("name", ["put", "prune", "delete_thread", "delete_for_runs", "label", "copy_thread", "claim"])
-def test_a_time_limit_ends_a_call_that_waits(postgres_url: str, name: str) -> None:
+def test_a_time_limit_ends_a_call_that_waits(postgres_url: str, name: str, when: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, postgres_url, name], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", SCRIPT, postgres_url, name, when], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr

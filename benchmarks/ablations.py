@@ -1,0 +1,251 @@
+"""What each optimisation buys: our saver with it and without it, in turn, on the case that it is for.
+
+    python -m benchmarks.ablations            # all of them, in minutes
+    python -m benchmarks.ablations batches    # those with this in their name
+
+A ratio is the time, or the size, without the optimisation relative to that with it: more than 1 is what it buys. The
+straight line of `straight.py` has none of them; `python -m benchmarks` has it beside the official savers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks.cases.concurrency import concurrently, of_saver, script
+from benchmarks.contestants import CONNECTIONS, Contestant
+from benchmarks.measuring import CPU, Entry, Figures, race
+from benchmarks.states import Put, State, agent, chat, small
+from benchmarks.stores import Server, folder, started_server
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
+
+PACKAGE = "langgraph_checkpoint_custom"
+Work = Callable[[Contestant, int], Awaitable[Any]]
+
+
+class Ablation(NamedTuple):
+    """An optimisation, and how to do without it.
+
+    Attributes:
+        name: What it is, and the case.
+        databases: Where it is.
+        api: Sync or async.
+        work: Returns the work of a round, given the contestant and the number of the round; made anew for each saver.
+        options: The options of the saver without it.
+        patches: What is replaced while the saver without it is opened and works, by the place below the package.
+        laps: The number of rounds.
+    """
+
+    name: str
+    databases: Sequence[str]
+    api: str
+    work: Callable[[], Work]
+    options: Mapping[str, Any] = {}
+    patches: Mapping[str, Any] = {}
+    laps: int = 100
+
+
+def puts(state: State) -> Callable[[], Work]:
+    """Step after step of one thread."""
+
+    def made() -> Work:
+        steps = state()
+        calls: list[Put] = []
+
+        def work(saver: Contestant, number: int) -> Awaitable[Any]:
+            calls.extend(islice(steps, number + 1 - len(calls)))
+            return saver.put("puts", calls[number])
+
+        return work
+
+    return made
+
+
+def steps_of(state: State) -> Callable[[], Work]:
+    """The same, and a read of what was stored."""
+
+    def made() -> Work:
+        put = puts(state)()
+
+        async def work(saver: Contestant, number: int) -> None:
+            await put(saver, number)
+            await saver.get("puts")
+
+        return work
+
+    return made
+
+
+def at_once(number: int) -> Callable[[], Work]:
+    """Ten steps of this many tasks at once, each on its own thread."""
+
+    def made() -> Work:
+        calls = script(10)
+
+        def work(saver: Contestant, lap: int) -> Awaitable[Any]:
+            return concurrently(of_saver(saver, calls), saver.api, number, f"{number} at once, {lap}")
+
+        return work
+
+    return made
+
+
+def _one_by_one(self: Any, calls: Sequence[Any]) -> None:
+    """Run each write of a worker in a transaction of its own."""
+    for call in calls:
+        call.run()
+
+
+BOTH = ("postgres", "sqlite")
+DOCUMENT = "encoding.encode.DOCUMENT"
+ABLATIONS = [
+    *(
+        Ablation(
+            f"one row up to 4 KB, not {size:,} bytes: {name}", BOTH, "sync", steps_of(state), patches={DOCUMENT: size}
+        )
+        for name, state in (("small", small), ("agent", agent), ("chat of 20 messages", lambda: chat(16)))
+        for size in (0, 8_192, 16_384)
+    ),
+    Ablation(
+        "values by version: chat of 100 messages", BOTH, "sync", steps_of(lambda: chat(96)), patches={DOCUMENT: 2**30}
+    ),
+    Ablation(
+        "chunks: chat of 200 messages",
+        BOTH,
+        "sync",
+        steps_of(lambda: chat(196)),
+        patches={"encoding.chunks.SPLIT_FROM": 2**30},
+    ),
+    Ablation(
+        "what is remembered for chunks: chat of 200 messages",
+        BOTH,
+        "sync",
+        puts(lambda: chat(196)),
+        options={"chunk_cache_bytes": 0},
+    ),
+    Ablation(
+        "no encoding of what exceeds the limit: chat of 200 messages",
+        BOTH,
+        "sync",
+        puts(lambda: chat(196)),
+        patches={"encoding.encode.exceeds": lambda values, limit: False},
+    ),
+    Ablation(
+        "compression: chat of 100 messages",
+        ("postgres",),
+        "sync",
+        steps_of(lambda: chat(96)),
+        options={"compress": False},
+    ),
+    Ablation("prepared statements: small", ("postgres",), "sync", steps_of(small), options={"prepare": False}),
+    *(
+        Ablation(
+            f"batches: {number} tasks",
+            ("postgres",),
+            "async",
+            at_once(number),
+            laps=20,
+            patches={"drivers.postgres_pools.ALONE": 2**30},
+        )
+        for number in (1, 8, 32, 64)
+    ),
+    *(
+        Ablation(
+            f"shared commits: {number} tasks",
+            ("sqlite",),
+            "async",
+            at_once(number),
+            laps=20,
+            patches={"drivers.sqlite.SqliteDriver._store": _one_by_one},
+        )
+        for number in (1, 8, 64)
+    ),
+]
+
+
+@contextmanager
+def patched(patches: Mapping[str, Any]) -> Iterator[None]:
+    """Replace attributes of modules and classes of the package."""
+    with ExitStack() as stack:
+        for place, value in patches.items():
+            module, *names, name = f"{PACKAGE}.{place}".rsplit(".", 2 if ".SqliteDriver." in place else 1)
+            owner: Any = import_module(module)
+            for each in names:
+                owner = getattr(owner, each)
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+        yield
+
+
+async def measured(ablation: Ablation, database: str, where: Path, server: Server | None) -> list[Figures]:
+    """Race the saver with the optimisation and the one without it, each on a database of its own."""
+    async with AsyncExitStack() as stack:
+
+        def opened(name: str, options: Mapping[str, Any]) -> CheckpointSaver:
+            if database == "sqlite":
+                return SqliteSaver(where / f"{name}.db", **options)
+            assert server is not None
+            stack.callback(server.drop, f"ablation_{name}")
+            return PostgresSaver(server.create(f"ablation_{name}"), max_size=CONNECTIONS, **options)
+
+        async def entry(name: str, options: Mapping[str, Any], patches: Mapping[str, Any]) -> Entry:
+            work = ablation.work()
+            with patched(patches):
+                saver = await stack.enter_async_context(opened(name, options))
+                await saver.asetup()
+            contestant = Contestant(name, "ours", ablation.api, saver)
+
+            async def lap(number: int) -> None:
+                with patched(patches):
+                    await work(contestant, number)
+
+            return Entry(name, "ours", lap)
+
+        entries = [await entry("with", {}, {}), await entry("without", ablation.options, ablation.patches)]
+        figures = await race(entries, laps=ablation.laps, seconds=5)
+        if server and database == "postgres":
+            sizes = [server.size(f"ablation_{each.name}") for each in figures]
+        else:
+            sizes = [sum(file.stat().st_size for file in where.glob(f"{each.name}.db*")) for each in figures]
+        for each, size in zip(figures, sizes, strict=True):
+            each.extras["MB"] = size / 1e6
+    return figures
+
+
+def line(ablation: Ablation, database: str, figures: Sequence[Figures]) -> str:
+    """What the optimisation buys."""
+    failed = [f"{each.name} failed: {each.error}" for each in figures if each.error]
+    if failed:
+        return f"| {ablation.name} | {database} {ablation.api} | {'; '.join(failed)} | | |"
+    with_, without = figures
+    pairs = [b / a for a, b in zip(with_.samples, without.samples, strict=True)]
+    ratios = [median(pairs), *(without.extras[what] / with_.extras[what] for what in (CPU, "MB"))]
+    return f"| {ablation.name} | {database} {ablation.api} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |"
+
+
+async def run(asked: Sequence[str], server: Server, where: Path) -> None:
+    """Measure those that are asked for, and print a table."""
+    print("| optimisation: case | database | time | client CPU | space |\n|---|---|--:|--:|--:|")
+    for ablation in ABLATIONS:
+        if not asked or any(each in ablation.name for each in asked):
+            for database in ablation.databases:
+                with tempfile.TemporaryDirectory(dir=where) as name:
+                    print(line(ablation, database, await measured(ablation, database, Path(name), server)), flush=True)
+
+
+def main() -> None:
+    """Start a server and run."""
+    with folder() as where, started_server(where) as server:
+        asyncio.run(run(sys.argv[1:], server, where))
+
+
+if __name__ == "__main__":
+    main()
