@@ -36,7 +36,7 @@ from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     has_begun,
     in_transaction,
 )
-from langgraph_checkpoint_custom.drivers.workers import aside, finished_aside, on_loop
+from langgraph_checkpoint_custom.drivers.workers import aside, closing_aside, finished_aside, on_loop
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     READS,
@@ -302,7 +302,7 @@ class PostgresDriver:
         """Async version of `close`."""
         self._closed, self._ready = True, False
         await self._connections.aclose()
-        await asyncio.to_thread(self._stop_workers)
+        await closing_aside(self._stop_workers)
 
     async def _aretrying(self, op: Operation[T], error: CheckpointError | None = None) -> T:
         tries = _Tries(op, self._retry if self._is_pooled else None)

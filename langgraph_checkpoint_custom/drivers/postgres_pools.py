@@ -33,7 +33,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, aresolve, resolve
 from langgraph_checkpoint_custom.drivers.postgres_sessions import Sessions
-from langgraph_checkpoint_custom.drivers.workers import waits_for_sockets, warn_unclosed
+from langgraph_checkpoint_custom.drivers.workers import closing_aside, waits_for_sockets, warn_unclosed
 from langgraph_checkpoint_custom.engine.batching import Queue
 from langgraph_checkpoint_custom.errors import closed
 
@@ -360,7 +360,7 @@ class OwnPools(Connections):
         self._closed = True
         if (entry := self._loops.pop(asyncio.get_running_loop(), None)) is not None:
             await entry.close()
-        await asyncio.to_thread(self.close)
+        await closing_aside(self.close)
 
 
 class _OwnBorrowing(LoopBorrowing):

@@ -11,7 +11,6 @@ for the worker share a transaction, in which each has a savepoint.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
 import weakref
@@ -23,7 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections, reply
 from langgraph_checkpoint_custom.drivers.sqlite_group_commit import LONGEST, Call, CallQueue, run_each
-from langgraph_checkpoint_custom.drivers.workers import aside
+from langgraph_checkpoint_custom.drivers.workers import aside, closing_aside
 from langgraph_checkpoint_custom.engine.operation import READS, Form, Offload, Operation, RoundTrip, Row, drive
 from langgraph_checkpoint_custom.errors import CheckpointError, is_read_only
 from langgraph_checkpoint_custom.forks import register_for_forks
@@ -137,7 +136,7 @@ class SqliteDriver:
 
     async def aclose(self) -> None:
         """Async version of `close`."""
-        await asyncio.to_thread(self.close)
+        await closing_aside(self.close)
 
     def stats(self) -> dict[str, int]:
         """Return the number of connections that read, and of idle connections for reads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, NoReturn, TypeVar
 
@@ -39,6 +39,15 @@ async def finished_aside(executor: Executor, work: Callable[[], T], seconds: flo
             finally:
                 done.cancel()  # The loop may end before the work does.
         raise
+
+
+async def closing_aside(work: Callable[[], None]) -> None:
+    """Run what closes a saver on an OS thread of its own: a loop that is ending has shut down its workers."""
+    executor = ThreadPoolExecutor(1, "checkpoint-close")
+    try:
+        await asyncio.get_running_loop().run_in_executor(executor, work)
+    finally:
+        executor.shutdown(wait=False)
 
 
 def waits_for_sockets(loop: asyncio.AbstractEventLoop) -> bool:

@@ -292,3 +292,14 @@ def test_closing_while_os_threads_work_interrupts_no_call(store: Store) -> None:
     command = [sys.executable, "-X", "faulthandler", "-c", CLOSING, store.url]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
     assert (result.stdout, result.returncode) == ("[]\n", 0), result.stderr[:2000]
+
+
+def test_a_saver_is_closed_in_a_loop_that_has_shut_down_its_workers(store: Store) -> None:
+    """As an Agent Server does when it ends."""
+
+    async def main() -> None:
+        async with store.open() as saver:
+            assert await saver.aget_tuple(config("thread")) is None
+            await asyncio.get_running_loop().shutdown_default_executor()
+
+    asyncio.run(main())
