@@ -16,10 +16,9 @@ from typing import Any, TypeGuard
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
-from ormsgpack import Fragment
 
 from langgraph_checkpoint_custom.encoding.chunks import ChunkedValue, Known, is_still
-from langgraph_checkpoint_custom.encoding.known import NO_BLOBS, KnownBlobs, is_short
+from langgraph_checkpoint_custom.encoding.known import NO_BLOBS, KnownBlobs, is_short, unmade
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, Unsealed, fail, row_of, seal_rows
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
@@ -37,6 +36,11 @@ from langgraph_checkpoint_custom.model.keys import (
     location_of_checkpoint,
     text,
 )
+
+try:
+    from ormsgpack import Fragment
+except ImportError:  # Python 3.10 has an older ormsgpack, which packs the parts again: to the same bytes.
+    Fragment = unmade  # type: ignore[assignment, misc]
 
 NO_DOCUMENT = Stored(MSGPACK, b"")
 # Bytes of the largest encoded value in the document of a checkpoint that was taken apart. Such a value is stored again
