@@ -261,8 +261,8 @@ class SqliteConnections:
                 self.owner = owner
                 UNDERWAY.append(self)  # Who takes the lock now waits for the end of the fork before it opens the file.
                 self._close()
-                while self.reads and time.monotonic() < ends:  # Polled, so that reads need not notify.
-                    time.sleep(0.001)
+                while self.reads and time.monotonic() < ends:
+                    time.sleep(0.001)  # Polled: forks are rare, and each read would pay for announcing its end.
                 self._close_idle()
         finally:
             if self.owner == owner:

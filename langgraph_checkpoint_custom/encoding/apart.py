@@ -18,7 +18,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom.encoding.chunks import ChunkedValue, Known, is_still
-from langgraph_checkpoint_custom.encoding.known import NO_BLOBS, KnownBlobs, is_short, unmade
+from langgraph_checkpoint_custom.encoding.known import KnownBlobs, is_short, unmade
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, Unsealed, fail, row_of, seal_rows
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
@@ -50,22 +50,6 @@ SMALL_VALUE = 1_024
 SPECIAL = frozenset({_DeltaSnapshot, bytearray, set, tuple})
 
 
-def take_apart(
-    codec: Values,
-    parent: Key,
-    checkpoint: Checkpoint,
-    metadata: Mapping[str, Any],
-    new_versions: ChannelVersions,
-    before: KnownBlobs | None,
-    claim: str | None,
-) -> Encoded | Draft | Offload:
-    """Encode a checkpoint whose values are not all in the document; see `encode_checkpoint`."""
-    apart = _Apart(codec, parent, checkpoint, metadata, new_versions, before, claim)
-    if before is None and parent.checkpoint_id is not None and apart.has_unchanged:
-        return Draft(apart.row, apart.finish)
-    return apart.finish(before.versions if before else {})
-
-
 def deltas_of(
     parent: Key, checkpoint: Checkpoint, metadata: Mapping[str, Any], new_versions: ChannelVersions
 ) -> tuple[Sequence[str], Sequence[str], Sequence[BlobRef]]:
@@ -88,8 +72,8 @@ def deltas_of(
     return delta, absent if parent.checkpoint_id else (), references
 
 
-class _Apart:
-    """A checkpoint that is taken apart: its encoded values, and then its rows.
+class Apart:
+    """A checkpoint whose values are not all in the document: its encoded values, and then its rows.
 
     The document and the values are encoded at once. Later, the graph may have changed them.
     """
@@ -110,7 +94,8 @@ class _Apart:
         self._values = dict(checkpoint["channel_values"])
         self._new = set(new_versions)
         self._claim = claim
-        self._before = before or NO_BLOBS
+        self._before = before
+        self._parent_id = parent.checkpoint_id
         self._versions: dict[str, str] = {}  # Of the values that may be blobs.
         self._inline: dict[str, Any] = {}
         self._encoded: dict[str, Stored | Large] = {}
@@ -132,10 +117,12 @@ class _Apart:
         document = NO_DOCUMENT if codec.packs else self._document(self._inline)
         self.row = row_of(codec, parent, checkpoint, metadata, document, (), sorted({*delta, *snapshots}))
 
-    @property
-    def has_unchanged(self) -> bool:
-        """Whether it has values of old versions that may be blobs."""
-        return not self._versions.keys() <= self._new
+    def encoded(self) -> Encoded | Draft | Offload:
+        """Return all rows, or a draft of them if a parent that is not known decides which values are stored."""
+        has_unchanged = not self._versions.keys() <= self._new
+        if self._before is None and self._parent_id is not None and has_unchanged:
+            return Draft(self.row, self.finish)
+        return self.finish(self._before.versions if self._before else {})
 
     def finish(self, stored: Mapping[str, str]) -> Encoded | Offload:
         """Return the rows, given the versions of the parent's blobs by channel; or an `Offload` that seals them."""
@@ -144,7 +131,7 @@ class _Apart:
         unsealed: list[Unsealed] = []
         named: dict[str, str] = {}
         for channel, version in self._versions.items():
-            known = self._before.large.get(channel)
+            known = self._known(channel)
             if self._is_stored(channel, stored):
                 named[channel] = version
                 references.append(BlobRef(channel, version, required=True))
@@ -172,6 +159,10 @@ class _Apart:
 
         return seal_rows(codec, blobs, unsealed, complete)
 
+    def _known(self, channel: str) -> Known | None:
+        """What is known of the parent's large value of a channel."""
+        return self._before.large.get(channel) if self._before else None
+
     def _is_stored(self, channel: str, blobs: Mapping[str, str]) -> bool:
         """Whether the value of a channel is unchanged and one of the parent's blobs."""
         return channel not in self._new and blobs.get(channel) == self._versions[channel]
@@ -191,7 +182,7 @@ class _Apart:
         location = location_of_blob(self._namespace, channel, self._versions[channel])
         try:
             if channel in self._new:
-                return self._codec.dumps_blob(self._values[channel], location, self._before.large.get(channel))
+                return self._codec.dumps_blob(self._values[channel], location, self._known(channel))
             return self._codec.dumps_unsealed(self._values[channel])
         except Exception as error:
             fail(location, error)

@@ -17,9 +17,9 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, ChannelVersions, Checkpoin
 
 from langgraph_checkpoint_custom.encoding.apart import (
     SPECIAL,
+    Apart,
     deltas_of,
     is_always_blob,
-    take_apart,
     version_key,
 )
 from langgraph_checkpoint_custom.encoding.known import KnownBlobs, exceeds
@@ -97,13 +97,13 @@ def encode_checkpoint(
         map(is_always_blob, values, values.values())
     )
     if is_special or not codec.packs or (before and exceeds(values.values(), DOCUMENT)):
-        return take_apart(codec, parent, checkpoint, merged, new_versions, before, claim)
+        return Apart(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
     try:
         type_, document = codec.encode(checkpoint)
     except Exception:  # Taken apart, a value may be nested more deeply, and the error names the channel.
-        return take_apart(codec, parent, checkpoint, merged, new_versions, before, claim)
+        return Apart(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
     if len(document) > DOCUMENT:
-        return take_apart(codec, parent, checkpoint, merged, new_versions, before, claim)
+        return Apart(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
     if len(document) >= codec.seals_from or type_ != MSGPACK:
         location = location_of_checkpoint(parent.checkpoint_ns, checkpoint["id"])
         type_, document = codec.seal(Stored(type_, document), location)

@@ -260,9 +260,8 @@ class PostgresDialect(SqlDialect):
         The server compresses names of more than about 500 bytes, so only an insert shows what fits into the index.
         """
         location = self.stored_thread(key.thread_id) + key.checkpoint_ns
-        if (
-            4 * (len(location) + max([len(row.channel) for row in rows])) <= SURELY_FIT
-        ):  # A character has up to 4 bytes.
+        longest = max([len(row.channel) for row in rows])
+        if 4 * (len(location) + longest) <= SURELY_FIT:  # A character has up to 4 bytes.
             return None
         # LangGraph writes None to start a node. It is part of the document, so its key is not needed.
         channels = {row.channel for row in rows if not row.type.startswith("null")}

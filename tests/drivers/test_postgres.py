@@ -239,10 +239,10 @@ def test_several_loops_in_a_row_leave_the_connections_of_one(
                 loop.close()
             assert sessions(watcher) <= 4  # The server ends a session shortly after its connection.
         while sessions(watcher) > (0 if way == "asyncio.run" else 2):
-            time.sleep(0.01)
+            time.sleep(0.01)  # The server does not announce the end of a session.
         saver.get_tuple(generate_config("t0"))
     while sessions(watcher):
-        time.sleep(0.01)
+        time.sleep(0.01)  # As above.
     gc.collect()
 
 
