@@ -36,11 +36,6 @@ def put(saver: SqliteSaver, thread_id: str, size: int = 1) -> RunnableConfig:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoints.db"
-
-
-@pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
     """The connections that the driver opens."""
     connections: list[sqlite3.Connection] = []

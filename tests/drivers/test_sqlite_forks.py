@@ -245,11 +245,6 @@ def run(script: str, path: Path) -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoints.db"
-
-
 def put(saver: SqliteSaver, thread_id: str, size: int = 1) -> None:
     checkpoint = generate_checkpoint(channel_values={"a": os.urandom(size)}, channel_versions={"a": "1"})
     saver.put(generate_config(thread_id), checkpoint, generate_metadata(), {"a": "1"})

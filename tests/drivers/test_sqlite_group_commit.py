@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -48,18 +47,6 @@ from tests.drivers.group_commits import (
 )
 
 MANY = 60
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoints.db"
-
-
-@pytest.fixture
-def saver(path: Path) -> Iterator[SqliteSaver]:
-    with SqliteSaver(path, busy_timeout=1000) as opened:
-        opened.setup()
-        yield opened
 
 
 @pytest.fixture(autouse=True)

@@ -23,18 +23,6 @@ from tests.behaviour.helpers import config
 from tests.drivers.group_commits import Op, claimed, driver_of, insert, put, stored, writer
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoints.db"
-
-
-@pytest.fixture
-def saver(path: Path) -> Iterator[SqliteSaver]:
-    with SqliteSaver(path, busy_timeout=1000) as opened:
-        opened.setup()
-        yield opened
-
-
 class Interrupted(BaseException):
     """Ctrl-C."""
 
