@@ -44,10 +44,12 @@ async def finished_aside(executor: Executor, work: Callable[[], T], seconds: flo
 async def closing_aside(work: Callable[[], None]) -> None:
     """Run what closes a saver on an OS thread of its own: a loop that is ending has shut down its workers."""
     executor = ThreadPoolExecutor(1, "checkpoint-close")
+    done = False
     try:
         await asyncio.get_running_loop().run_in_executor(executor, work)
+        done = True
     finally:
-        executor.shutdown(wait=False)
+        executor.shutdown(wait=done)  # No OS thread is left, unless the call was cancelled while it works.
 
 
 def waits_for_sockets(loop: asyncio.AbstractEventLoop) -> bool:
