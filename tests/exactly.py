@@ -11,7 +11,7 @@ from enum import Enum
 from functools import cached_property
 from inspect import getattr_static
 from pathlib import PurePath
-from types import FunctionType, ModuleType
+from types import FunctionType, GenericAlias, ModuleType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -47,7 +47,7 @@ def _differences(one: Any, two: Any) -> Iterator[str]:
         yield f"{_name(kind)} → {_name(type(two))}"
     elif one is two:
         pass
-    elif isinstance(one, (Enum, type, FunctionType, ModuleType)):
+    elif isinstance(one, (Enum, type, FunctionType, ModuleType)) and not isinstance(one, GenericAlias):
         yield "another one"
     elif isinstance(one, (set, frozenset)):
         if not _paired(one, two):
