@@ -7,8 +7,12 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from tests.needs import need
+
+# Since Python 3.11.4.
+_SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 def pip(command: str, wanted: str, folder: Path, *options: str) -> None:
@@ -29,5 +33,5 @@ def suite_of(wanted: str, folder: Path) -> Path:
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as source:
         members = [member for member in source if re.match(r"[^/]+/(tests/|pyproject\.toml$)", member.name)]
-        source.extractall(folder, members, filter="data")
+        source.extractall(folder, members, **_SAFELY)
     return folder / archive.name.removesuffix(".tar.gz")

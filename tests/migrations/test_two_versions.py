@@ -8,12 +8,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -51,12 +51,12 @@ def older_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package as it was when the first golden store was written, from this repository's history."""
     try:
         commit = git("log", "-1", "--format=%H", "--", "tests/golden/0.1.0").decode().strip()
-        archive = git("archive", commit, PACKAGE)
+        archive = git("archive", "--format=zip", commit, PACKAGE)
     except (OSError, subprocess.CalledProcessError) as error:
         need(None, f"this repository's history, which has an older version: {error}")
     folder = tmp_path_factory.mktemp("older")
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
+    with ZipFile(io.BytesIO(archive)) as files:
+        files.extractall(folder)
     return folder
 
 
