@@ -105,7 +105,8 @@ def test_a_random_graph_has_the_same_history_as_with_the_official_savers(
     async def compare() -> None:
         found = await play(scenario, Stored(store, api, durability))
         assert found == await play(scenario, in_memory(api, durability))
-        with SqliteSaver.from_conn_string(":memory:") as saver:
-            assert found == await play(scenario, Thread(saver, "sync", durability))
+        if durability == "sync":  # Otherwise, LangGraph changes the set of a join before that saver stores it.
+            with SqliteSaver.from_conn_string(":memory:") as saver:
+                assert found == await play(scenario, Thread(saver, "sync", durability))
 
     asyncio.run(compare())
