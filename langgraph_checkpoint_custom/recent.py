@@ -57,8 +57,6 @@ class Recent:
         self, key: Key, cipher: CipherProtocol | None, blobs: KnownBlobs | None, parent: Key | None = None
     ) -> None:
         """Remember the blobs of a checkpoint, and of its parent only what needs no objects; None forgets them."""
-        if blobs is None and not self.entries:
-            return
         with self._lock:
             self._drop(key)
             if blobs is None:

@@ -43,7 +43,6 @@ from langgraph_checkpoint_custom.engine.operation import (
     Driver,
     Offload,
     Operation,
-    Row,
     afollow,
     done,
     follow,
@@ -58,6 +57,7 @@ from langgraph_checkpoint_custom.model.keys import (
     CheckpointRow,
     Key,
     Page,
+    TupleRow,
     config_of,
     key_of,
     limit_number,
@@ -78,9 +78,9 @@ from langgraph_checkpoint_custom.operations.in_place import check_unchanged
 from langgraph_checkpoint_custom.operations.interrupts import check_open
 from langgraph_checkpoint_custom.operations.read import (
     NextVersion,
-    Note,
     PageReply,
     Reading,
+    Remember,
     build_tuple,
     get_tuple,
     get_tuple_to_write,
@@ -487,18 +487,27 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """
         if self._concurrent_writers == "reject":
             return self._note(config, self._driver.run(get_tuple_to_write(*self._asked(config))))
-        if not self._dialect.sends_forms:
-            return self._driver.run(get_tuple(*self._asked(config)))
-        return done(self._read(self._driver.send(*self._dialect.read_form(key_of(config)))))
+        dialect = self._dialect
+        if dialect.sends_forms:
+            rows = self._driver.send(*dialect.read_form(key_of(config)))
+            if not dialect.has_more(rows):
+                return self._built(dialect.rows(rows))
+        return self._driver.run(get_tuple(*self._asked(config)))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
         if self._concurrent_writers == "reject":
             return self._note(config, await self._driver.arun(get_tuple_to_write(*self._asked(config))))
-        if not self._dialect.sends_forms:
-            return await self._driver.arun(get_tuple(*self._asked(config)))
-        found = self._read(await self._driver.asend(*self._dialect.read_form(key_of(config))))
-        return await self._driver.aoffload(found) if isinstance(found, Offload) else found
+        dialect = self._dialect
+        if dialect.sends_forms:
+            reply = await self._driver.asend(*dialect.read_form(key_of(config)))
+            if not dialect.has_more(reply):
+                rows = dialect.rows(reply)
+                if (size := size_of(rows)) < OFFLOAD_BYTES:
+                    return self._built(rows)
+                found: CheckpointTuple | None = await self._driver.aoffload(Offload(size, partial(self._built, rows)))
+                return found
+        return await self._driver.arun(get_tuple(*self._asked(config)))
 
     def list(
         self,
@@ -798,14 +807,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         before = self._recent.of(self._stored_key(key), codec.cipher) if self._recent.entries else None
         return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
 
-    def _read(self, reply: Sequence[Row]) -> CheckpointTuple | Offload | None:
-        """Build the checkpoint that a driver has read, or return what builds a large one."""
-        dialect, codec = self._dialect, self._codec
-        rows = dialect.rows(reply)
-        size = size_of(rows)
-        if size < OFFLOAD_BYTES:
-            return build_tuple(dialect, codec, self.get_next_version, self._recent.note, rows)
-        return Offload(size, partial(build_tuple, dialect, codec, self.get_next_version, self._recent.note, rows))
+    def _built(self, rows: Sequence[TupleRow]) -> CheckpointTuple | None:
+        """Build the checkpoint that a driver has read."""
+        return build_tuple(self._dialect, self._codec, self.get_next_version, self._remember, rows)
 
     def _put(self, encoded: CheckpointRow | Encoded | Draft) -> Operation[Encoded]:
         row = encoded if isinstance(encoded, CheckpointRow) else encoded.row
@@ -818,17 +822,28 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _stored(self, row: CheckpointRow, known: KnownBlobs | None = None) -> RunnableConfig:
         """Remember the blobs of a stored checkpoint; return the config that names it."""
         thread_id, checkpoint_ns, checkpoint_id, parent_id = row[:4]
+        self._remember(thread_id, checkpoint_ns, checkpoint_id, known, parent_id)
+        return config_of(thread_id, checkpoint_ns, checkpoint_id)
+
+    def _remember(
+        self,
+        thread_id: str,
+        checkpoint_ns: str,
+        checkpoint_id: str,
+        known: KnownBlobs | None,
+        parent_id: str | None = None,
+    ) -> None:
+        """Remember the blobs of a checkpoint that was stored or read; None means that it has none."""
         if known or self._recent.entries:
             here = self._stored_key(Key(thread_id, checkpoint_ns, checkpoint_id))
             self._recent.note(here, self._codec.cipher, known, here._replace(checkpoint_id=parent_id))
-        return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _stored_key(self, key: Key) -> Key:
         stored = self._dialect.stored_thread(key.thread_id)
         return key if stored is key.thread_id else key._replace(thread_id=stored)
 
-    def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Note, Key]:
-        return self._dialect, self._codec, self.get_next_version, self._recent.note, key_of(config)
+    def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Remember, Key]:
+        return self._dialect, self._codec, self.get_next_version, self._remember, key_of(config)
 
     def _note(self, config: RunnableConfig, reading: Reading) -> CheckpointTuple | None:
         """Remember the checkpoint that a run may start from."""

@@ -17,7 +17,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
-from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.types import INTERRUPT
 
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_rows
@@ -106,11 +105,11 @@ def read_document(
     """
     known = NO_BLOBS
 
-    def note(key: Key, cipher: CipherProtocol | None, values: KnownBlobs | None) -> None:
+    def remember(thread_id: str, checkpoint_ns: str, checkpoint_id: str, values: KnownBlobs | None) -> None:
         nonlocal known
         known = values or NO_BLOBS
 
-    found = yield from get_tuple(d, codec, no_version, note, Key(thread_id, name, checkpoint_id)).start()
+    found = yield from get_tuple(d, codec, no_version, remember, Key(thread_id, name, checkpoint_id)).start()
     if found is None:
         return None
     return Document(

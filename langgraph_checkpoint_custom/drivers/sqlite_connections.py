@@ -55,6 +55,8 @@ LONGEST_WAIT = 2_147_483.0
 OLDEST = (3, 38, 0)  # 3.37 introduced STRICT tables, 3.38 the operator ->>.
 # Maximum number of idle connections for reads; each has two open files.
 IDLE = 32
+# Seconds between two looks at the path of the open file: a look takes as long as a tenth of a small put.
+LOOK = 0.1
 # How often opening is tried after the errors in `UNSETTLED`: half a second in all, because a broken disk stays broken.
 OPENINGS = 10
 # The parent's connections that a fork could not close. To close them in the child could delete the parent's WAL.
@@ -125,6 +127,7 @@ class SqliteConnections:
         self._writer_timeout = self._busy_timeout  # The writer's current `busy_timeout`.
         self._gave_up_at = -math.inf  # When a call last waited for another process for too long.
         self._location: tuple[int, int] | None = None  # Of the file, once it is open.
+        self._good_until = -math.inf  # Calls that begin before that use the writer without a look at anything.
         # Guards the writer, and closing. It can only be released by its owner, so an interrupted fork can release it.
         self._lock = threading.RLock()
         self.owner = 0
@@ -143,7 +146,10 @@ class SqliteConnections:
         with self._lock:
             self.owner = owner
             try:
-                return work(self._writer(operation, since), *args)
+                writer = self.writer
+                if writer is None or writer.in_transaction or since >= self._good_until:
+                    writer = self._writer(operation, since)
+                return work(writer, *args)
             except sqlite3.Error as error:
                 raise self.wrapped(error, operation) from error
             finally:
@@ -153,7 +159,8 @@ class SqliteConnections:
         """Call `work` with a connection for reads, which no other call uses in the meantime."""
         if self.shared:
             return self.writing(operation, since, work, *args)
-        self._check_location(operation)
+        if since >= self._good_until:
+            self._check_location(operation)
         this = object()
         try:
             self.reads.add(this)
@@ -190,6 +197,8 @@ class SqliteConnections:
             writer.rollback()
         if since < self._gave_up_at or self._writer_timeout != self._busy_timeout:
             self._limit_wait(writer, since)
+        if self._writer_timeout == self._busy_timeout:
+            self._good_until = since + LOOK
         return writer
 
     def _limit_wait(self, writer: sqlite3.Connection, since: float) -> None:
@@ -200,7 +209,7 @@ class SqliteConnections:
         left = self._busy_timeout
         if since < self._gave_up_at:
             left = max(left - (time.monotonic() - since), 0)
-        self._writer_timeout = -1  # An interrupt may come before it is set.
+        self._writer_timeout, self._good_until = -1, -math.inf  # An interrupt may come before it is set.
         writer.execute(f"PRAGMA busy_timeout = {round(left * 1000)}")
         self._writer_timeout = left
 
@@ -436,7 +445,7 @@ class SqliteConnections:
         """Return the error of this package for one of SQLite."""
         code = code_of(error)
         if code in BUSY:
-            self._gave_up_at = time.monotonic()
+            self._gave_up_at, self._good_until = time.monotonic(), -math.inf
         if str(error) != "malformed JSON" and code in OTHER_TABLES and (changed := self._changed()):
             return changed
         return storage_error(error, operation, statement, self.path, self._busy_timeout)

@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
-from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
 from langgraph_checkpoint_custom.encoding.apart import version_key
@@ -28,11 +27,10 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 FORMAT_WITH_SENDS = 4
 
 _PATH_TASK_IDX = itemgetter(6, 5, 7)
-# Kind and type of a write in clear; the second one is that of None.
-_PLAIN_WRITES = {("write", MSGPACK), ("write", NULL)}
 
 NextVersion = Callable[[None, None], str]
-Note = Callable[[Key, CipherProtocol | None, KnownBlobs | None], None]
+# Takes thread, namespace and id of a checkpoint that was read, and its blobs, or None if it has none.
+Remember = Callable[[str, str, str, KnownBlobs | None], None]
 
 
 class PageReply(NamedTuple):
@@ -63,7 +61,7 @@ def in_order(rows: list[TupleRow]) -> list[TupleRow]:
 
 @operation("read")
 def get_tuple(
-    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, key: Key
+    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, key: Key
 ) -> Steps[CheckpointTuple | None]:
     """Return the checkpoint of a key with its pending writes, or None.
 
@@ -74,12 +72,12 @@ def get_tuple(
     """
     (found,) = yield d.select_checkpoint(key)
     rows = d.rows(found)
-    return (yield from offload(size_of(rows), build_tuple, d, codec, next_version, note, rows))
+    return (yield from offload(size_of(rows), build_tuple, d, codec, next_version, remember, rows))
 
 
 @operation("read")
 def get_tuple_to_write(
-    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, key: Key
+    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, key: Key
 ) -> Steps[Reading]:
     """Return what `get_tuple` returns, and whether a newer checkpoint exists.
 
@@ -92,7 +90,7 @@ def get_tuple_to_write(
         (newest,) = yield d.select_newest_id(key)
     (reply,) = yield d.select_checkpoint(key)
     rows = d.rows(reply)
-    found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, note, rows)
+    found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, remember, rows)
     return Reading(found, bool(newest) and newest[0][0] != key.checkpoint_id)
 
 
@@ -133,23 +131,20 @@ def checkpoints_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Se
 
 
 def build_tuple(
-    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, rows: Sequence[TupleRow]
+    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, rows: Sequence[TupleRow]
 ) -> CheckpointTuple | None:
-    """Build the checkpoint of a reply about one checkpoint; None if it does not exist.
-
-    `note` is called with its blobs, or with None if it has none.
-    """
+    """Build the checkpoint of a reply about one checkpoint; None if it does not exist."""
     if not rows or rows[0].kind == "write":  # Writes can be stored before their checkpoint.
         return None
     interrupted = None
     try:
         if found := _ordinary(codec, rows):
-            if note:
-                note(Key(d.stored_thread(rows[0].thread_id), *rows[0][2:4]), codec.cipher, None)
+            if remember:
+                remember(*rows[0][1:4], None)
             return found
     except Exception as error:  # Built once more below, which raises with the location of what cannot be read.
         interrupted = interruption(error)
-    found = _any(d, codec, next_version, note, rows)
+    found = _any(d, codec, next_version, remember, rows)
     if interrupted:
         forget_interruption()
         raise interrupted from None
@@ -163,30 +158,32 @@ def _ordinary(codec: Values, rows: Sequence[TupleRow]) -> CheckpointTuple | None
     plain: Any = codec.plain  # If bytes are missing, it raises an error.
     if channels or not type_ == type2 == MSGPACK or plain is None:
         return None
-    if not _PLAIN_WRITES.issuperset([(row.kind, row.type) for row in writes]):
-        return None
+    pending: Any = []
+    for kind, _, _, _, channel, task_id, _, _, type_, data, *_ in in_order(writes):
+        if kind != "write" or type_ not in (MSGPACK, NULL):
+            return None
+        pending.append((task_id, channel, None if type_ == NULL else plain(data)))
     checkpoint, found = plain(document), plain(metadata)
     if type(checkpoint) is not dict or type(checkpoint.get("channel_values")) is not dict:
         return None
     if type(found) is not dict or "thread_id" in found:
         return None
-    pending: Any = [(row.key, row.name, None if row.type == NULL else plain(row.value)) for row in in_order(writes)]
     own = config_of(thread_id, checkpoint_ns, checkpoint_id)
     parent = config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None
     return CheckpointTuple(own, checkpoint, found, parent, pending)  # type: ignore[arg-type]
 
 
 def _any(
-    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, rows: Sequence[TupleRow]
+    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, rows: Sequence[TupleRow]
 ) -> CheckpointTuple:
     """Build any checkpoint."""
     head, *others = rows
     one = _One(head, others, _by_name(others) if head.channels else {})
     thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
-    decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id, learns=note is not None)
+    decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id, learns=remember is not None)
     found = one.made(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
-    if note:
-        note(Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id), codec.cipher, decoder.known)
+    if remember:
+        remember(thread_id, checkpoint_ns, checkpoint_id, decoder.known)
     return found
 
 

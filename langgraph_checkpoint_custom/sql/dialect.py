@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.rows import Encoded
-from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
@@ -127,6 +127,10 @@ class SqlDialect(StoreStatements, ThreadStatements):
         if checkpoint_id is None:
             return self.latest_form, (thread_id, checkpoint_ns)
         return self.exact_form, (thread_id, checkpoint_ns, checkpoint_id)
+
+    def has_more(self, rows: Sequence[Row]) -> bool:
+        """Whether there is more of a checkpoint than what `read_form` has read: on SQLite, its blobs."""
+        return False
 
     def select_page(self, page: Page) -> RoundTrip:
         """Read the rows of one page of a list: `TupleRow`."""

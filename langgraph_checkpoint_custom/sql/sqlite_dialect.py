@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.rows import Encoded
-from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
+from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, TupleRow, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
 from langgraph_checkpoint_custom.sql.thread_statements import Fork, fork_params
@@ -21,6 +21,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode  # json.loads first checks the type of its argument.
 
 _EMPTY = "[]", "[]", "[]"
+_IDX = TupleRow._fields.index("idx")
 
 # Writes that one statement inserts. A single statement needs no transaction around it.
 WRITES = 16
@@ -57,8 +58,8 @@ class SqliteDialect(SqlDialect):
         super().__init__(load_statements("sqlite"), load_migrations("sqlite"), location=path, schema="main")
         texts = self._texts
         self.put_form = Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"])
-        self.latest_form = Form("get_tuple", "read", "page_latest", texts["page_latest"])
-        self.exact_form = Form("get_tuple", "read", "page_exact", texts["page_exact"])
+        self.latest_form = Form("get_tuple", "read", "read_latest", texts["read_latest"])
+        self.exact_form = Form("get_tuple", "read", "read_exact", texts["read_exact"])
         insert = texts["insert_writes"]
         self._writes = {
             size: Form("put_writes", "write", "insert_writes", with_rows(insert, size)) for size in range(1, WRITES + 1)
@@ -111,6 +112,19 @@ class SqliteDialect(SqlDialect):
         put = [Statement("put_blobs", self._texts["put_blobs"], blobs)] if blobs else []
         return self._send(*put, self.put_form.with_params(self.put_params(row)))
 
+    def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
+        """What reads one checkpoint and its writes, and its parameters."""
+        form, params = super().read_form(key)
+        return form, params * (3 if form is self.latest_form else 2)
+
+    def has_more(self, rows: Sequence[Row]) -> bool:
+        """Whether there is more of the checkpoint than `read_form` has read."""
+        return bool(rows) and bool(rows[0][_IDX])
+
+    def select_checkpoint(self, key: Key) -> RoundTrip:
+        """Read the rows of one checkpoint: `TupleRow`."""
+        return self._round_trip("page_latest" if key.checkpoint_id is None else "page_exact", **key._asdict())
+
     def fork_thread(self, fork: Fork) -> RoundTrip:
         """Read what prevents the fork. No other transaction writes between this and `store_fork`."""
         return self._send(self.statement("fork_thread", **fork_params(fork)))
@@ -125,7 +139,9 @@ class SqliteDialect(SqlDialect):
 
     def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> tuple[Any, ...]:
         """The parameters of `writes_form`."""
-        cells = [cell for row in rows for cell in (row.idx, row.channel, row.type, row.value)]
+        cells: list[Any] = []
+        for channel, _, _, _, idx, type_, value in rows:
+            cells += (idx, channel, type_, value)
         thread_id = self.stored_thread(key.thread_id) if self.tenant else key.thread_id
         return thread_id, *key[1:], *rows[0][1:4], *cells
 

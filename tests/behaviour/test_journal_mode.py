@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from langgraph_checkpoint_custom import Contention, SchemaForeign, SqliteSaver, StorageError
 from langgraph_checkpoint_custom.cli import main
+from langgraph_checkpoint_custom.drivers.sqlite_connections import LOOK
 from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, next_uuid, put, put_chain
 from tests.behaviour.test_basics import test_a_checkpoint_is_read_complete  # noqa: F401
 from tests.behaviour.test_cancellation import (  # noqa: F401
@@ -151,6 +153,7 @@ async def test_a_read_waits_the_whole_busy_timeout(client: Client) -> None:
 async def test_a_read_of_a_file_that_was_removed_raises(client: Client, database: Database) -> None:
     await put(client, "1")
     Path(database.path).rename(database.path + ".moved")
+    await asyncio.sleep(LOOK)
     with pytest.raises(StorageError, match="was moved, deleted or replaced"):
         await client.get_tuple(config())
 

@@ -342,6 +342,7 @@ async def test_a_file_that_is_removed_while_open_raises_and_no_file_is_created(
         if what == "replaced":
             path.write_bytes(b"")
         before = sorted(path.parent.iterdir())
+        await asyncio.sleep(connections_module.LOOK)
         said = "was moved, deleted or replaced"
         with pytest.raises(StorageError, match=said):
             await client.get_tuple(generate_config("t"))

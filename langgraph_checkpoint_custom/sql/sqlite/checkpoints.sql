@@ -95,6 +95,52 @@ WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_i
 -- name: select_newest_id
 -- include: newest_of_namespace
 
+-- What `get_tuple` sends first: a checkpoint and its writes. `idx` says whether it has blobs or sends of its parent;
+-- then `page_latest` or `page_exact` reads everything. Parameters go by position.
+
+-- fragment: read_checkpoint
+-- differs: PostgreSQL always sends page_latest or page_exact. Here these take twice as long as this.
+SELECT
+    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
+    blob_channels <> '[]' OR (format < 4 AND EXISTS (
+        SELECT 1 FROM writes w
+        WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.parent_id
+        AND w.channel = '__pregel_tasks'
+    )) AS idx,
+    checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
+    NULL AS channels, NULL AS versions
+FROM checkpoints c
+
+-- fragment: read_writes
+-- differs: as read_checkpoint.
+SELECT
+    'write', thread_id, checkpoint_ns, checkpoint_id, channel, task_id, task_path, idx, type, value,
+    NULL, NULL, NULL, NULL
+FROM writes
+
+-- name: read_latest
+-- differs: as read_checkpoint.
+SELECT * FROM (
+    -- include: read_checkpoint
+    WHERE thread_id = ? AND checkpoint_ns = ? AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+)
+UNION ALL
+-- include: read_writes
+WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = (
+    SELECT checkpoint_id FROM checkpoints
+    WHERE thread_id = ? AND checkpoint_ns = ? AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+)
+
+-- name: read_exact
+-- differs: as read_checkpoint.
+-- include: read_checkpoint
+WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
+UNION ALL
+-- include: read_writes
+WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
+
 -- A read is a page of checkpoints and, of these, the checkpoints themselves, their blobs, chunks, writes and sends.
 -- blobs_of_one finds the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
 
@@ -169,7 +215,7 @@ WHERE likelihood(p.format < 4, 0.00001)
 -- name: page_latest
 WITH page AS MATERIALIZED (
     -- include: keys_of_checkpoints
-    WHERE thread_id = ? AND checkpoint_ns = ? AND NOT hidden
+    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
 -- include: blobs_of_one
@@ -179,7 +225,7 @@ WITH page AS MATERIALIZED (
 -- differs: not materialized, because looking the row up again costs less than storing it.
 WITH page AS NOT MATERIALIZED (
     -- include: keys_of_checkpoints
-    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
+    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 )
 -- include: blobs_of_one
 -- include: rows_of_page
