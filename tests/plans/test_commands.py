@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
+from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 from langgraph_checkpoint_custom.sql.statements import Statements
 from langgraph_checkpoint_custom.ui import create_app
 from tests.plans.explaining import connected, explain, sqlite_reads, table_reads
@@ -51,15 +54,18 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
         return own(self, *statements, **options)
 
     monkeypatch.setattr(Statements, "_send", send)
-    form_of = SqlDialect.read_form
+    for dialect in (PostgresDialect, SqliteDialect):
+        monkeypatch.setattr(dialect, "read_form", _recorded(dialect.read_form, found))
+    return found
 
+
+def _recorded(form_of: Callable[..., Any], found: list[Statement]) -> Callable[..., Any]:
     def read_form(self: SqlDialect, key: Key) -> tuple[Form, tuple[str, ...]]:
         form, params = form_of(self, key)
-        found.append(Statement(form.name, form.sql, params))
+        found.append(form.with_params(params))
         return form, params
 
-    monkeypatch.setattr(SqlDialect, "read_form", read_form)
-    return found
+    return read_form
 
 
 def get(url: str, page: str) -> None:
