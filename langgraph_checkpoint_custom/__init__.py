@@ -39,7 +39,7 @@ from langgraph_checkpoint_custom.errors import (
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecord, ThreadRecord, WaitingThread
 from langgraph_checkpoint_custom.observed import log_slow_operations
 from langgraph_checkpoint_custom.operations.observing import OperationEvent
-from langgraph_checkpoint_custom.overlay import OverlaySaver, overlay
+from langgraph_checkpoint_custom.overlay import aoverlay, overlay
 from langgraph_checkpoint_custom.retention import Retention, Swept
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
@@ -68,7 +68,6 @@ __all__ = [
     "LabelExists",
     "NameTooLong",
     "OperationEvent",
-    "OverlaySaver",
     "Retention",
     "RetryableError",
     "RunRecord",
@@ -85,6 +84,7 @@ __all__ = [
     "ThreadExists",
     "ThreadRecord",
     "WaitingThread",
+    "aoverlay",
     "log_slow_operations",
     "open_saver",
     "overlay",

@@ -50,7 +50,6 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     tenants,
     thread_exists,
     threads_page,
-    write_positions,
 )
 from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -281,14 +280,6 @@ class ThreadMethods(ABC):
     async def alabels(self, thread_id: str) -> dict[str, RunnableConfig]:
         """Async version of `labels`."""
         return await self._driver.arun(labels_of_thread(self._dialect, thread_text(thread_id)))
-
-    def _write_positions(self, config: RunnableConfig) -> list[tuple[str, str, int]]:
-        """Path, task and index of each write of a checkpoint. An overlay needs them to sort its own writes in."""
-        return self._driver.run(write_positions(self._dialect, _exact(config)))
-
-    async def _awrite_positions(self, config: RunnableConfig) -> list[tuple[str, str, int]]:
-        """Async version of `_write_positions`."""
-        return await self._driver.arun(write_positions(self._dialect, _exact(config)))
 
     # Interrupts
 

@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "otel": {"observed", "operations"},
     "retention": BELOW | {"backend"},
     "threads": BELOW | {"backend", "retention"},
-    "overlay": {"errors", "model", "encoding", "sql"},
+    "overlay": BELOW | {"saver"},
     "options": BELOW | {"observed", "retention"},
     "pickling": {"errors"},
     "saver": BELOW | {"backend", "lease", "observed", "options", "pickling", "recent", "retention", "threads"},

@@ -19,14 +19,13 @@ from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from langgraph.checkpoint.base import writes_sort_key
 from langgraph.checkpoint.serde.types import TASKS
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.filter import Condition, equal_texts, matches, narrowing
-from langgraph_checkpoint_custom.model.keys import TENANT_MARK, Key, Page, flag
+from langgraph_checkpoint_custom.model.keys import TENANT_MARK, Page, flag
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import first_searchable
@@ -253,18 +252,6 @@ def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[R
     size = sum(len(row.value or b"") for row in lasts)
     runs = yield from offload(size, _runs, d, codec, thread_id, lasts)
     return sorted(runs, key=lambda run: run.first_id, reverse=True)
-
-
-@operation("read")
-def write_positions(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
-    """Return path, task and index of each pending write of a checkpoint, in their order.
-
-    Round trips: 1.
-    """
-    (rows,) = yield d.select_write_keys(key)
-    return sorted(
-        [(path, task_id, idx) for path, task_id, idx in rows], key=lambda position: writes_sort_key(*position)
-    )
 
 
 def _indexable(d: SqlDialect, codec: Values, wanted: Sequence[Condition]) -> dict[str, Collection[str]]:

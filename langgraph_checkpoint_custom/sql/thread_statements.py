@@ -183,10 +183,6 @@ class ThreadStatements(Statements):
         """Read the newest checkpoints with a stored interrupt, and their writes, for `limit` threads in each range."""
         return self._round_trip("select_interrupts", **self._within(ranges), limit=limit)
 
-    def select_write_keys(self, key: Key) -> RoundTrip:
-        """Read the sort key of each pending write of a checkpoint: path, task and index."""
-        return self._round_trip("select_write_keys", **key._asdict())
-
     # The inspector
 
     def select_timeline(self, thread_id: str, before: str, limit: int) -> RoundTrip:

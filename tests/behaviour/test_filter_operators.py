@@ -9,16 +9,14 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, PostgresSaver, Retention, open_saver, overlay
+from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, PostgresSaver, Retention, open_saver
 from langgraph_checkpoint_custom.model.filter import matches, wanted
 from langgraph_checkpoint_custom.operations import list_threads
 from tests.behaviour.helpers import (
     CountingSerializer,
     Database,
-    anywhere,
     checkpoint,
     config,
     ids_of,
@@ -198,9 +196,8 @@ async def test_a_wrong_operator_is_refused_before_anything_is_read(
     filter = {"step": 1, "mine": condition}
     with store.open(on_operation=seen.append) as saver:
         client = Client(saver, api)
-        for trial in (client, Client(overlay(saver), api), Client(overlay(InMemorySaver()), api)):
-            with pytest.raises(ConfigError, match=message):
-                await trial.all(config(), filter=filter)
+        with pytest.raises(ConfigError, match=message):
+            await client.all(config(), filter=filter)
         for name, arguments in {"threads": (), "history": (None,)}.items():
             with pytest.raises(ConfigError, match=message):
                 await client.collect(name, *arguments, filter=filter)
@@ -381,22 +378,6 @@ async def test_encrypted_metadata_is_compared_after_decryption(store: Store, api
         for condition, names in MEANING[::4]:
             assert await found(client, {"mine": condition}) == set(names), condition
             assert await found(client, {"hidden": condition}) == set(names), condition
-
-
-@pytest.mark.parametrize("below", ["ours", "memory"])
-async def test_an_overlay_has_the_same_operators(client: Client, below: str) -> None:
-    base = client if below == "ours" else Client(InMemorySaver(), client.api)
-    trial = Client(overlay(base.saver), client.api)
-    for step in range(8):
-        await put(base if step % 2 else trial, next_uuid(), meta=metadata(step, odd=step % 2))
-    for filter, steps in (
-        ({"step": {"$gt": 2, "$lte": 6}}, [6, 5, 4, 3]),
-        ({"step": {"$in": [1, 2, 5]}, "odd": 1}, [5, 1]),
-        ({"odd": {"$ne": 1}, "step": {"$lt": 4}}, [2, 0]),
-        ({"odd": {"$exists": False}}, []),
-    ):
-        assert [one.metadata["step"] for one in await trial.all(anywhere(), filter=filter)] == steps, filter
-        assert [one.metadata["step"] for one in await trial.all(anywhere(), filter=filter, limit=1)] == steps[:1]
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -178,5 +178,5 @@ def test_arguments_of_functions_are_checked() -> None:
     wrong: Any = "x"
     with pytest.raises(ConfigError, match="log_slow_operations takes a number of seconds"):
         log_slow_operations(wrong)
-    with pytest.raises(ConfigError, match="overlay takes a saver, not a str"):
-        overlay(wrong)
+    with pytest.raises(ConfigError, match="overlay takes a saver of this package, not a str"):
+        overlay(wrong, {"configurable": {"thread_id": "1"}})

@@ -70,7 +70,6 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "next thread": (d.select_next_thread("t7"), 2),
         "newest id": (d.select_newest_id(Key("t7", "", None)), 1),
         "document": (d.select_document(Key("t7", "", "000050")), 1),
-        "order of writes": (d.select_write_keys(Key("t7", "", "000050")), 2),
         "export of checkpoints": (
             d.export_rows("t0", [("checkpoint", {"checkpoint_ns": "", "checkpoint_id": "0001"})], 20),
             20,

@@ -20,8 +20,8 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
                 "PostgresSaver": ("quick-start.md", "PostgresSaver("),
                 "SqliteSaver": ("quick-start.md", "SqliteSaver("),
                 "CheckpointSaver": ("architecture.md", "`CheckpointSaver`"),
-                "overlay": ("threads.md", "overlay(saver)"),
-                "OverlaySaver": ("threads.md", "overlay(saver)"),
+                "overlay": ("threads.md", "overlay(saver, "),
+                "aoverlay": ("threads.md", "aoverlay("),
             },
         ),
         (

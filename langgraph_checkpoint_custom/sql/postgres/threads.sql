@@ -280,7 +280,3 @@ CROSS JOIN LATERAL (
 ) AS w
 UNION ALL
 SELECT 'more', thread_id, top, NULL, NULL, NULL, NULL, NULL, NULL FROM found WHERE number = %(limit)s
-
--- name: select_write_keys
-SELECT task_path, task_id, idx FROM langgraph_checkpoint.writes
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s

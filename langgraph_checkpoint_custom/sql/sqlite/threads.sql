@@ -263,7 +263,3 @@ WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001)
 UNION ALL
 SELECT 'more', thread_id, top, NULL, NULL, NULL, NULL, NULL, NULL
 FROM found WHERE number = :limit AND thread_id IS NOT NULL
-
--- name: select_write_keys
-SELECT task_path, task_id, idx FROM writes
-WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
