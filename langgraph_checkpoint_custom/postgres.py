@@ -127,7 +127,6 @@ class PostgresSaver(CheckpointSaver):
     def setup(
         self,
         *,
-        partitions: int | None = None,
         distribute: str | None = None,
         searchable: Sequence[str] = (),
     ) -> None:
@@ -136,8 +135,6 @@ class PostgresSaver(CheckpointSaver):
         Any number of processes may call it at the same time.
 
         Args:
-            partitions: Create the large tables with this number of partitions, by thread. You cannot change existing
-                tables: set up another schema and move with `transfer`.
             distribute: "citus" distributes the tables by thread over the servers of a Citus cluster, without row-level
                 security. You cannot change existing tables: set up another schema and move with `transfer`.
             searchable: Metadata keys that get an index each, so that `threads` and `count_threads` find few threads
@@ -145,34 +142,32 @@ class PostgresSaver(CheckpointSaver):
                 `lgckpt schema --searchable`.
 
         Raises:
-            ConfigError: The tables exist with another number of partitions, or are not distributed.
+            ConfigError: The tables exist and are not distributed.
             SchemaTooNew: A newer version of this package has created the tables.
             SchemaForeign: The schema has a `checkpoints` table of another program.
         """
         keys = searchable_keys(searchable)
-        self._postgres[1].setup(self._setup_of(partitions, distribute))
+        self._postgres[1].setup(self._setup_of(distribute))
         self._index(keys)
 
     async def asetup(
         self,
         *,
-        partitions: int | None = None,
         distribute: str | None = None,
         searchable: Sequence[str] = (),
     ) -> None:
         """Async version of `setup`."""
         keys = searchable_keys(searchable)
-        await self._postgres[1].asetup(self._setup_of(partitions, distribute))
+        await self._postgres[1].asetup(self._setup_of(distribute))
         await self._aindex(keys)
 
-    def _setup_of(self, partitions: int | None, distribute: str | None) -> Operation[None]:
-        if partitions is not None and type(partitions) is not int:
-            raise ConfigError(f"partitions must be a whole number or None, not {partitions!r}")
-        if distribute not in (None, "citus"):
+    def _setup_of(self, distribute: str | None) -> Operation[None]:
+        dialect, _ = self._postgres
+        if distribute is None:
+            return setup(dialect)
+        if distribute != "citus":
             raise ConfigError(f'distribute must be "citus" or None, not {distribute!r}')
-        if partitions is not None and distribute is not None:
-            raise ConfigError("partitions and distribute exclude each other: Citus splits the tables by itself")
-        return setup(self._postgres[0].laid_out(partitions, distribute), partitions, distribute)
+        return setup(dialect.distributed(distribute), distribute)
 
     @classmethod
     def from_conn_string(

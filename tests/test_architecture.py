@@ -159,7 +159,7 @@ def test_what_differs_in_distributed_tables_says_why_and_is_used() -> None:
             assert name in replaced or is_named, f"{name} replaces nothing and is not used"
 
 
-# Statements that read many threads, and so all partitions. `docs/scaling.md` names them.
+# Statements that read many threads, and so many servers of a cluster. `docs/scaling.md` names them.
 ACROSS_THREADS = {
     "page_of_store",
     "records_of_store",
@@ -197,7 +197,7 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
                 assert bound, f"{name} of {database}"
 
 
-def test_statements_that_read_all_partitions_are_documented() -> None:
+def test_statements_that_read_many_threads_are_documented() -> None:
     text = (PACKAGE.parent / "docs" / "scaling.md").read_text("utf-8")
     assert {name for name in ACROSS_THREADS if f"`{name}`" not in text} == set()
 

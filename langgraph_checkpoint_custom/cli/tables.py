@@ -23,22 +23,13 @@ commands = typer.Typer()
 
 # What `verify` does not compare.
 NOT_CHECKED = {
-    "postgresql": ("owners", "settings of tables", "partitions"),
+    "postgresql": ("owners", "settings of tables"),
     "sqlite": ("expressions of generated columns",),
 }
 
 
 @commands.command()
 def setup(
-    partitions: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="PostgreSQL: split the large tables into this many partitions by thread",
-            show_default=False,
-        ),
-    ] = None,
     distribute: Annotated[
         str | None,
         typer.Option(
@@ -63,20 +54,19 @@ def setup(
     as_json: Json = False,
 ) -> None:
     """Create or migrate the tables; changes nothing if they are current."""
-    is_plain = partitions is None and distribute is None
-    with opened(url, may_be_new=is_plain, may_be_anothers=True, schema=schema) as saver:
-        if is_plain:
+    with opened(url, may_be_new=distribute is None, may_be_anothers=True, schema=schema) as saver:
+        if distribute is None:
             saver.setup(searchable=searchable or ())
         elif saver.backend.dialect.system == "postgresql":
             from langgraph_checkpoint_custom.postgres import PostgresSaver
 
             assert isinstance(saver, PostgresSaver)
             try:
-                saver.setup(partitions=partitions, distribute=distribute, searchable=searchable or ())
+                saver.setup(distribute=distribute, searchable=searchable or ())
             except ConfigError as error:  # The tables exist with another layout.
                 raise NotPossible(str(error)) from error
         else:
-            raise ConfigError(f"--{'distribute' if partitions is None else 'partitions'} is for PostgreSQL")
+            raise ConfigError("--distribute is for PostgreSQL")
         version = len(saver.backend.dialect.migrations)
     if as_json:
         tell({"ready": True, "version": version})

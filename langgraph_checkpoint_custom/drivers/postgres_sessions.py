@@ -42,7 +42,7 @@ KERNEL = {
 #   default a random page costs four times as much as a sequential one, so reading and sorting the complete thread can
 #   seem cheaper than following the index, and each page of a list would read the complete thread.
 # - jit: off. PostgreSQL compiles statements that seem expensive because of estimated rows. Where it has LLVM, as in
-#   Debian, a history of 200 steps took 70 ms instead of 3, and 1.5 s with partitions.
+#   Debian, a history of 200 steps took 70 ms instead of 3.
 # - array_nulls: on, so that NULL in the text of an array means NULL.
 # - default_transaction_read_only: on for a saver that only reads.
 # - default_transaction_isolation: read committed, so that each statement sees what was committed before it. At a higher

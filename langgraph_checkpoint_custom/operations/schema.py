@@ -18,24 +18,16 @@ _USUAL_SCHEMA = "langgraph_checkpoint"
 
 
 @operation("migrate")
-def setup(d: SqlDialect, partitions: int | None = None, distribute: str | None = None) -> Steps[None]:
+def setup(d: SqlDialect, distribute: str | None = None) -> Steps[None]:
     """Create or migrate the tables; does nothing if they are current.
 
-    Round trips: 3, or 4 if there are no tables yet, and one for each missing migration. If there are tables and
-        `partitions` is given, one more to check it; if there are none and `distribute` is given, three more.
+    Round trips: 3, or 4 if there are no tables yet, and one for each missing migration. If there are none and
+        `distribute` is given, three more.
     Idempotent: yes. Any number of processes may run it concurrently: a lock lets them in one after the other.
-    Raises: SchemaForeign; SchemaTooNew; ConfigError if the tables exist with another number of partitions, or are not
-        distributed.
+    Raises: SchemaForeign; SchemaTooNew; ConfigError if the tables exist and are not distributed.
     """
     yield d.schema_lock()
     applied = yield from _applied(d)
-    if applied is not None and partitions is not None:
-        (((there,),),) = yield d.schema_partitions()
-        if there != partitions:
-            raise ConfigError(
-                f"the tables in {d.location} already exist with {there or 'no'} partitions, not {partitions}; "
-                "set up another schema and move the data there with transfer()"
-            )
     if applied is not None and distribute is not None and d.layout != distribute:
         raise ConfigError(
             f"the tables in {d.location} already exist and are not distributed; set up another schema and move the "

@@ -20,7 +20,6 @@ from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement, Together
-from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import SURELY_FIT, CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -34,29 +33,6 @@ FEW = 16
 _EMPTY = "{}", "{}", "{}"
 # What belongs to row-level security.
 ROW_SECURITY = re.compile("ROW LEVEL SECURITY|policy |CREATE POLICY|tenant_roles|current_tenant")
-# Tables with at least one row for each superstep.
-_GROWING = ("checkpoints", "blobs", "writes")
-
-
-def _partitioned(sql: str, partitions: int) -> list[str]:
-    """Return the statements that create a table in partitions by thread, given the one that creates it without.
-
-    A partition has row-level security and no policy. So a role that may read all tables sees the rows of a partition
-    only through the partitioned table.
-    """
-    made = re.match(r"CREATE TABLE (.+?)\.(\w+) \(", sql)
-    if made is None or made[2] not in _GROWING:
-        return [sql]
-    schema, table = made.groups()
-    statements = [f"{sql} PARTITION BY HASH (thread_id)"]
-    for number in range(partitions):
-        part = f"{schema}.{table}_{number}"
-        bounds = f"WITH (MODULUS {partitions}, REMAINDER {number})"
-        statements += [
-            f"CREATE TABLE {part} PARTITION OF {schema}.{table} FOR VALUES {bounds}",
-            f"ALTER TABLE {part} ENABLE ROW LEVEL SECURITY",
-        ]
-    return statements
 
 
 def in_schema(sql: str, schema: str) -> str:
@@ -156,22 +132,13 @@ class PostgresDialect(SqlDialect):
         self.__class__ = PostgresDialect if layout is None else CitusDialect
         self._make_forms()
 
-    def laid_out(self, partitions: int | None, distribute: str | None = None) -> PostgresDialect:
-        """Return the same dialect, which creates new tables in partitions, or distributed ones."""
-        if partitions is None and distribute is None:
-            return self
-        if partitions is not None and not 1 <= partitions <= 1024:
-            raise ConfigError(f"partitions must be from 1 to 1,024, not {partitions!r}")
+    def distributed(self, layout: str) -> PostgresDialect:
+        """Return the same dialect, which creates new tables in this layout."""
         first, *later = self.migrations
-        statements = first.statements
-        if partitions is not None:
-            statements = tuple(made for sql in statements for made in _partitioned(sql, partitions))
-        if distribute is not None:
-            statements = tuple(sql for sql in statements if not ROW_SECURITY.search(sql))
         clone = copy(self)
+        statements = tuple(sql for sql in first.statements if not ROW_SECURITY.search(sql))
         clone.migrations = [first._replace(statements=statements), *later]
-        if distribute is not None:
-            clone._become(distribute)
+        clone._become(layout)
         self._family.add(clone)
         return clone
 

@@ -35,10 +35,6 @@ class StoreStatements(Statements):
         """Read the numbers of the applied migrations, one in each row."""
         return self._send(self.statement("schema_numbers"))
 
-    def schema_partitions(self) -> RoundTrip:
-        """Read one row: the number of partitions of `checkpoints`."""
-        return self._send(self.statement("schema_partitions", schema=self._schema))
-
     def schema_extension(self) -> RoundTrip:
         """Read a row if the database has the extension that distributes tables; only with such a layout."""
         return self._round_trip("schema_extension")

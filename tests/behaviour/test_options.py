@@ -167,13 +167,6 @@ def test_export_and_transfer_check_their_tenants_option(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_number_of_partitions_is_checked() -> None:
-    wrong: Any
-    for wrong in ("4", True, 2.0):
-        with pytest.raises(ConfigError, match="partitions must be a whole number or None"):
-            PostgresSaver(NOWHERE).setup(partitions=wrong)
-
-
 def test_arguments_of_functions_are_checked() -> None:
     wrong: Any = "x"
     with pytest.raises(ConfigError, match="log_slow_operations takes a number of seconds"):

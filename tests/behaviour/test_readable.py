@@ -224,7 +224,7 @@ def test_a_function_in_a_query_sees_no_row_of_another_tenant(reader: str) -> Non
 
 def test_distributed_tables_have_no_view() -> None:
     """Nothing there could restrict it to a tenant."""
-    laid_out = PostgresDialect("langgraph_checkpoint").laid_out(None, "citus")
+    laid_out = PostgresDialect("langgraph_checkpoint").distributed("citus")
     assert isinstance(laid_out, CitusDialect)
     assert not any("checkpoints_readable" in sql for each in laid_out.migrations for sql in each.statements)
     assert not any("checkpoints_readable" in line for line in laid_out.shipped())

@@ -98,7 +98,7 @@ schema                                  0
 schema --database oracle                2
 schema --after -1                       2
 setup                                   0
-setup --partitions 0                    2
+setup everything                        2
 demo --url new.db                       0
 demo --url no/folder/new.db             1
 demo --url sqlite:///:memory:           2

@@ -74,15 +74,6 @@ def test_additions_are_no_problem(own_cli: Cli) -> None:
     assert own_cli.json("verify")["ok"] is True
 
 
-def test_tables_in_partitions_are_as_shipped(cli: Cli, empty_postgres_url: str) -> None:
-    assert cli("setup", "--partitions", "3", "--url", empty_postgres_url) == "The tables are ready.\n"
-    found = cli.json("verify", "--url", empty_postgres_url)
-    assert (found["missing"], found["added"], found["ok"]) == ([], [], True)
-    assert cli.json("doctor", "--url", empty_postgres_url)["ok"] is True
-    assert "3 partitions" in cli.fail("setup", "--partitions", "4", "--url", empty_postgres_url)
-    assert "for PostgreSQL" in cli.fail("setup", "--partitions", "4", "--url", f"sqlite:///{__file__}", code=2)
-
-
 def test_searchable_keys_are_no_drift(own_cli: Cli) -> None:
     assert own_cli("setup", "--searchable", "user", "--searchable", "Team") == "The tables are ready.\n"
     found = own_cli.json("verify")

@@ -48,7 +48,7 @@ AND task_id = %(task_id)s AND idx = %(idx)s AND value = %(old_value)b
 WITH ours AS MATERIALIZED (
     SELECT c.oid, c.relname, c.relrowsecurity
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+    WHERE n.nspname = %(schema)s AND c.relkind = 'r'
 ), lines (line) AS (
     SELECT 'table ' || relname || CASE WHEN relrowsecurity THEN ', row-level security' ELSE '' END FROM ours
     UNION ALL
@@ -93,7 +93,7 @@ SELECT c.relname::text, p.name, has_table_privilege(c.oid, p.name)
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p (name)
-WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+WHERE n.nspname = %(schema)s AND c.relkind = 'r'
 UNION ALL
 SELECT n.nspname::text, 'USAGE', has_schema_privilege(n.oid, 'USAGE')
 FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s

@@ -34,14 +34,6 @@ SELECT
 -- name: schema_numbers
 SELECT number FROM langgraph_checkpoint.langgraph_checkpoint_migrations
 
--- name: schema_partitions
--- differs: SQLite has no partitions.
-SELECT count(*)::integer
-FROM pg_catalog.pg_inherits i
-JOIN pg_catalog.pg_class c ON c.oid = i.inhparent
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints'
-
 -- name: schema_create
 -- differs: SQLite has no schemas to create.
 CREATE SCHEMA langgraph_checkpoint
