@@ -108,7 +108,7 @@ class SqliteConnections:
             raise ConfigError("read_only needs a file: a store in memory is empty at first, and would stay so")
         self.path = path
         self._in_memory = path == ":memory:"
-        self._journal_mode = journal_mode.upper()
+        self._journal_mode = journal_mode
         self.shared = self._in_memory or self._journal_mode != "WAL"
         with suppress(OSError):  # The process may have changed its directory when the file is opened.
             if not self._in_memory and not os.path.isabs(path):
@@ -119,7 +119,7 @@ class SqliteConnections:
         self._of_parent = False  # Whether this process was forked from the one with an open connection.
         self._check = check
         self._setup = setup
-        self._synchronous = synchronous.upper()
+        self._synchronous = synchronous
         if (self._journal_mode, self._synchronous) == ("DELETE", "FULL"):
             # Deleting the journal is the commit. With FULL, a power cut could bring the journal back.
             self._synchronous = "EXTRA"

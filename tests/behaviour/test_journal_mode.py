@@ -106,7 +106,7 @@ def mode_of(path: Path) -> str:
         return str(pragma(connection, "journal_mode"))
 
 
-@pytest.mark.parametrize(("mode", "synchronous"), [("DELETE", 3), ("truncate", 2)])
+@pytest.mark.parametrize(("mode", "synchronous"), [("DELETE", 3), ("TRUNCATE", 2)])
 def test_reads_and_writes_use_one_connection(path: Path, opened: list[Any], mode: Any, synchronous: int) -> None:
     """Deleting the journal is what commits, and only EXTRA writes that to the disk."""
     with SqliteSaver(path, journal_mode=mode) as saver:

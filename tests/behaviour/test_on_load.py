@@ -406,20 +406,6 @@ async def test_a_class_named_in_on_load_need_not_be_allowed(
         assert found == {"a": purchase("1"), "b": Customer(first="Ann", last="Lee")}
 
 
-async def one(_: Any) -> None: ...
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [[], {"Order": Purchase}, {Purchase: Purchase}, {"shop.Order": "Purchase"}, {"shop.Order": one}, Purchase, "x"],
-)
-def test_an_impossible_on_load_is_refused(wrong: Any, store: Store) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^on_load must be a dict of classes or functions \(not async\) by full class nam"
-    ):
-        store.open(on_load=wrong)
-
-
 def test_a_custom_serializer_with_on_load_is_refused(store: Store) -> None:
     for serde in (CountingSerializer(), EncryptedSerializer.from_pycryptodome_aes(CountingSerializer(), key=b"k" * 16)):
         with pytest.raises(ConfigError, match="a CountingSerializer creates its objects itself, so change them there"):

@@ -335,12 +335,12 @@ async def test_no_object_is_created_from_injected_unencrypted_values(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"on_unreadable": "ignore"}, "'raise' or 'raw', not 'ignore'"),
+        ({"on_unreadable": "ignore"}, "one of raise, raw, not 'ignore'"),
         ({"strict": True, "serde": JsonPlusSerializer(pickle_fallback=True)}, "pickle_fallback"),
         ({"strict": True, "serde": JsonPlusSerializer(allowed_json_modules=True)}, "allowed_json_modules"),
         ({"strict": True, "serde": Encrypting(object(), JsonPlusSerializer())}, "a Encrypting creates its objects"),  # type: ignore[arg-type]
         ({"allow": [Mine]}, "strict=True"),
-        ({"strict": True, "allow": ["Mine"]}, "not \\['Mine'\\]"),
+        ({"strict": True, "allow": ["Mine"]}, "not 'Mine'"),
         ({"strict": True, "allow": [("a", "b", "c")]}, "pairs"),
     ],
 )
