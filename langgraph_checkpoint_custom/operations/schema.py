@@ -136,10 +136,11 @@ def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
         )
     lines += ["", "COMMIT;"]
     for key in searchable:
-        index, *rest = (f"{statement.sql};" for statement in d.make_searchable(key).statements)
-        lines += ["", index]
-        if rest:  # The lock keeps another process's setup from doing the same concurrently.
-            lines += ["BEGIN;", *(f"{lock.sql};" for lock in d.lock_searchable().statements), *rest, "COMMIT;"]
+        made = {statement.name: f"{statement.sql};" for statement in d.make_searchable(key).statements}
+        lines += ["", made["searchable_make"]]
+        if view := made.get("searchable_make_view"):
+            # The lock keeps another process's setup from doing the same concurrently.
+            lines += ["BEGIN;", *(f"{lock.sql};" for lock in d.lock_searchable().statements), view, "COMMIT;"]
     text = "\n".join(lines)
     if d.system == "postgresql":
         text = text.replace("CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.sql.searchable import first_searchable, index_of
+from langgraph_checkpoint_custom.sql.searchable import first_searchable
 
 
 @operation("read")
@@ -25,18 +25,14 @@ def missing_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[list[str]]:
 
 
 @operation("migrate")
-def make_searchable(d: SqlDialect, missing: Sequence[str]) -> Steps[None]:
+def make_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[None]:
     """Create the missing indexes of these keys, and the views that they are used through.
 
-    Round trips: 2, one for each key, and one more for each key whose index was left invalid.
+    Round trips: 2, and one for each key.
     Idempotent: yes. Any number of processes may run it concurrently.
     """
-    # Wait until no other process creates an index concurrently: an index that is invalid after that is left over. Until
-    # then this transaction must hold no other lock and no snapshot, because CREATE INDEX CONCURRENTLY waits for those.
+    # Wait until no other process creates an index concurrently. Until then this transaction must hold no other lock and
+    # no snapshot, because CREATE INDEX CONCURRENTLY waits for those.
     yield d.lock_searchable()
-    (there,) = yield d.select_searchable(missing)
-    broken = {name for name, valid, _ in there if not valid}
-    for key in missing:
-        if index_of(key) in broken:
-            yield d.drop_searchable(key)
+    for key in (yield from missing_searchable(d, keys).start()):
         yield d.make_searchable(key)

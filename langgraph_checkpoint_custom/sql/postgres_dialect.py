@@ -80,7 +80,7 @@ class PostgresDialect(SqlDialect):
     filter_contains = True
     negative_limit = 0
     sent_for: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
-        {"searchable_make": ("searchable_make", "searchable_make_view")}
+        {"searchable_make": ("searchable_drop", "searchable_make", "searchable_make_view")}
     )
     _percent = "%%"
 

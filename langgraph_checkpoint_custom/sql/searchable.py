@@ -39,14 +39,11 @@ def with_key(sql: str, key: str, literal: str) -> str:
 
 
 def _ending(key: str) -> str:
-    if _PLAIN.fullmatch(key):
-        return key
-    # The underscore keeps this apart from plain keys, which begin with a letter.
-    readable = re.sub(r"[^a-z0-9]+", "_", key.lower())[:24].strip("_")
-    return f"_{readable}_{sha256(key.encode()).hexdigest()[:16]}"
+    # The underscore keeps a digest apart from plain keys, which begin with a letter.
+    return key if _PLAIN.fullmatch(key) else f"_{sha256(key.encode()).hexdigest()[:32]}"
 
 
 def first_searchable(keys: Iterable[str], there: Sequence[Sequence[object]]) -> str | None:
     """Return the first of these keys with an index that this role can use; `there` is the reply about the indexes."""
-    usable = {name for name, valid, readable in there if valid and readable}
+    usable = {name for name, is_usable in there if is_usable}
     return next((key for key in keys if index_of(key) in usable), None)

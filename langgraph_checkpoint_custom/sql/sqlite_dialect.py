@@ -46,11 +46,10 @@ class SqliteDialect(SqlDialect):
                 "copy_thread_labels",
             ),
             "store_fork": ("store_fork_checkpoints", "store_fork_blobs", "store_fork_chunks", "store_fork_writes"),
-            # One writer at a time needs no locks, and no index is left invalid.
+            # One writer at a time needs no locks.
             "lock_thread": (),
             "share_thread": (),
             "searchable_lock": (),
-            "searchable_drop": (),
         }
     )
 

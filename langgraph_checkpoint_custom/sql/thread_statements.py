@@ -90,7 +90,7 @@ class ThreadStatements(Statements):
         return self._send(self._searched("threads_searched_counted", key, texts, {"filter": filter}))
 
     def select_searchable(self, keys: Iterable[str]) -> RoundTrip:
-        """Read a row for each key that has an index: its name, whether it is valid, whether this role can use it."""
+        """Read a row for each key that has an index: its name, and whether this role can use it."""
         return self._send(self._searchable_indexes(keys))
 
     def _searchable_indexes(self, keys: Iterable[str]) -> Statement:
@@ -100,12 +100,11 @@ class ThreadStatements(Statements):
         """Wait until no other process creates an index of a key."""
         return self._round_trip("searchable_lock")
 
-    def drop_searchable(self, key: str) -> RoundTrip:
-        """Drop the index of a key."""
-        return self._send(*(self._with_key(statement, key) for statement in self._statements("searchable_drop")))
-
     def make_searchable(self, key: str) -> RoundTrip:
-        """Create the index of a key, unless it exists, and on PostgreSQL the view that it is used through."""
+        """Create the index of a key, and on PostgreSQL the view that it is used through.
+
+        If there is an index already that cannot be used, it is dropped first, by the first statement.
+        """
         return self._send(*(self._with_key(statement, key) for statement in self._statements("searchable_make")))
 
     def _with_key(self, statement: Statement, key: str) -> Statement:

@@ -318,9 +318,8 @@ def test_threads_are_read_by_age_and_a_filter_switches_to_ids_if_too_few_of_the_
     replies: list[tuple[list[Reply], list[list[str]]]] = [
         ([[[row], []]], [recent]),
         ([[[more], []], [[row]]], [recent, ["threads_matching"]]),
-        ([[[more], [("searchable_source", True, True)]], [[row]]], [recent, ["threads_searched"]]),
-        ([[[more], [("searchable_source", False, True)]], [[row]]], [recent, ["threads_matching"]]),
-        ([[[more], [("searchable_source", True, False)]], [[row]]], [recent, ["threads_matching"]]),
+        ([[[more], [("searchable_source", True)]], [[row]]], [recent, ["threads_searched"]]),
+        ([[[more], [("searchable_source", False)]], [[row]]], [recent, ["threads_matching"]]),
     ]
     for given, names in replies:
         script = Script(*given)
@@ -332,7 +331,7 @@ def test_threads_are_read_by_age_and_a_filter_switches_to_ids_if_too_few_of_the_
 def test_filters_that_the_database_cannot_count_are_decided_in_python(d: SqlDialect) -> None:
     metadata = [CODEC.dumps({"user": user}, ("metadata", "", "1")) for user in "ab"]
     rows = [(3, *[None] * 5), *((None, "t", "", "1", *each) for each in metadata)]
-    for there, name in (([], "threads_counted"), ([("searchable_user", True, True)], "threads_searched_counted")):
+    for there, name in (([], "threads_counted"), ([("searchable_user", True)], "threads_searched_counted")):
         script = Script([there], [rows])
         assert drive(count_threads(d, CODEC, "", wanted({"user": "a"})), script) == 4
         assert script.names == [["searchable_indexes"], [name]]
@@ -343,7 +342,7 @@ def test_filters_that_the_database_cannot_count_are_decided_in_python(d: SqlDial
 
 def test_encrypted_keys_are_not_looked_up_in_the_index(d: SqlDialect) -> None:
     hiding = Values(EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef"), clear=["team"])
-    there = [("searchable_user", True, True), ("searchable_team", True, True)]
+    there = [("searchable_user", True), ("searchable_team", True)]
     script = Script([[]])
     assert drive(count_threads(d, hiding, "", wanted({"user": 1})), script) == 0
     assert script.names == [["threads_counted"]]

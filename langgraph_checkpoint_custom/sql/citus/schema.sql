@@ -55,8 +55,6 @@ SELECT create_distributed_table(
 CREATE OR REPLACE VIEW langgraph_checkpoint.searched_key AS
 SELECT
     thread_id, checkpoint_ns, checkpoint_id, hidden, tenant,
-    coalesce(
-        metadata_filter ->> 'searchable key',
-        CASE WHEN metadata_filter ?| '{"searchable key",*}' THEN '?' ELSE 'null' END
-    ) AS shown
+    -- include: searchable_value
+    AS shown
 FROM langgraph_checkpoint.checkpoints

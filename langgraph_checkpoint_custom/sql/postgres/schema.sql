@@ -51,34 +51,30 @@ INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) 
 LOCK TABLE langgraph_checkpoint.checkpoints IN SHARE UPDATE EXCLUSIVE MODE
 
 -- name: searchable_indexes
--- A row for each of the indexes that exists: its name, whether it is valid, whether this role can use it.
--- differs: CREATE INDEX CONCURRENTLY releases its lock before it commits the transaction that marks the index as valid.
--- A transaction that has waited for the lock may still see the row from before. The xmax of that row is the other
--- transaction, which is still in progress; such an index counts as valid.
-SELECT
-    i.relname::text,
-    x.indisvalid OR age(x.xmax) <= age(pg_snapshot_xmax(s)::xid) OR x.xmax IN (SELECT pg_snapshot_xip(s)::xid),
-    coalesce(has_table_privilege(v.oid, 'SELECT'), false)
+-- A row for each of the indexes that exists: its name, and whether it is valid and this role can use it.
+SELECT i.relname::text, x.indisvalid AND coalesce(has_table_privilege(v.oid, 'SELECT'), false)
 FROM pg_catalog.pg_class i
 JOIN pg_catalog.pg_namespace n ON n.oid = i.relnamespace
 JOIN pg_catalog.pg_index x ON x.indexrelid = i.oid
 LEFT JOIN pg_catalog.pg_class v ON v.relnamespace = n.oid AND v.relkind = 'v'
     AND v.relname = 'searched_' || substr(i.relname, 12)
-CROSS JOIN pg_current_snapshot() AS s
 WHERE n.nspname = %(schema)s AND i.relname = ANY(%(names)s::name[])
+
+-- fragment: searchable_value
+coalesce(
+    metadata_filter ->> 'searchable key',
+    CASE WHEN metadata_filter ?| '{"searchable key",*}' THEN '?' ELSE 'null' END
+)
 
 -- name: searchable_drop
 -- differs: SQLite has no invalid indexes, which a CREATE INDEX CONCURRENTLY that failed leaves.
-DROP INDEX langgraph_checkpoint.searchable_key
+DROP INDEX IF EXISTS langgraph_checkpoint.searchable_key
 
 -- name: searchable_make
 CREATE INDEX IF NOT EXISTS searchable_key ON langgraph_checkpoint.checkpoints (
     tenant,
-    coalesce(
-        metadata_filter ->> 'searchable key',
-        CASE WHEN metadata_filter ?| '{"searchable key",*}' THEN '?' ELSE 'null' END
-    ),
-    checkpoint_id
+    -- include: searchable_value
+    , checkpoint_id
 )
 
 -- name: searchable_make_view
@@ -88,9 +84,7 @@ CREATE INDEX IF NOT EXISTS searchable_key ON langgraph_checkpoint.checkpoints (
 CREATE OR REPLACE VIEW langgraph_checkpoint.searched_key WITH (security_barrier) AS
 SELECT
     thread_id, checkpoint_ns, checkpoint_id, hidden, tenant,
-    coalesce(
-        metadata_filter ->> 'searchable key',
-        CASE WHEN metadata_filter ?| '{"searchable key",*}' THEN '?' ELSE 'null' END
-    ) AS shown
+    -- include: searchable_value
+    AS shown
 FROM langgraph_checkpoint.checkpoints
 WHERE tenant = (SELECT langgraph_checkpoint.current_tenant()) AND tenant = langgraph_checkpoint.tenant_of(thread_id)

@@ -31,22 +31,25 @@ CREATE TABLE langgraph_checkpoint_migrations (number INTEGER PRIMARY KEY, name T
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES (:number, :name)
 
--- The searchable_ statements create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
+-- The searchable_ statements create and find the indexes of searchable metadata keys; see sql/searchable.py.
 
 -- name: searchable_indexes
--- A row for each of the indexes that exists: its name, whether it is valid, whether this role can use it.
-SELECT name, true, true FROM sqlite_schema WHERE type = 'index' AND name IN (SELECT value FROM json_each(:names))
+-- A row for each of the indexes that exists: its name, and whether this role can use it.
+SELECT name, true FROM sqlite_schema WHERE type = 'index' AND name IN (SELECT value FROM json_each(:names))
+
+-- fragment: searchable_value
+coalesce(
+    json_extract(metadata_filter, '$."searchable key"'),
+    CASE
+        WHEN json_type(metadata_filter, '$."searchable key"') IS NULL
+            AND json_type(metadata_filter, '$."*"') IS NULL THEN 'null'
+        ELSE '?'
+    END
+)
 
 -- name: searchable_make
 CREATE INDEX IF NOT EXISTS searchable_key ON checkpoints (
     tenant,
-    coalesce(
-        json_extract(metadata_filter, '$."searchable key"'),
-        CASE
-            WHEN json_type(metadata_filter, '$."searchable key"') IS NULL
-                AND json_type(metadata_filter, '$."*"') IS NULL THEN 'null'
-            ELSE '?'
-        END
-    ),
-    checkpoint_id
+    -- include: searchable_value
+    , checkpoint_id
 )

@@ -66,14 +66,9 @@ WITH RECURSIVE found (thread_id, top) AS (
 -- the tenant, which is the same in most rows.
 WITH candidates AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM checkpoints INDEXED BY searchable_key
-    WHERE tenant = :tenant AND coalesce(
-        json_extract(metadata_filter, '$."searchable key"'),
-        CASE
-            WHEN json_type(metadata_filter, '$."searchable key"') IS NULL
-                AND json_type(metadata_filter, '$."*"') IS NULL THEN 'null'
-            ELSE '?'
-        END
-    ) IN (SELECT value FROM json_each(:shown)) AND NOT hidden
+    WHERE tenant = :tenant AND
+    -- include: searchable_value
+    IN (SELECT value FROM json_each(:shown)) AND NOT hidden
     GROUP BY thread_id, checkpoint_ns
 )
 
