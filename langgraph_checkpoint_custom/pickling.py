@@ -12,13 +12,13 @@ from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from langgraph_checkpoint_custom.encoding.langgraph_private import has_own_hook, to_pickle
 from langgraph_checkpoint_custom.errors import ConfigError
 
 NOT_YOURS = (
     "no connection or pool of yours works in another process; give it the path or the connection string, or create "
     "it in the other process"
 )
-_HOOK = "_unpack_ext_hook"
 
 
 class Arguments:
@@ -60,13 +60,6 @@ class _Pickler(pickle.Pickler):
     """Also pickles LangGraph's serializer, which has a function that cannot be pickled, but can be made again."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if not isinstance(obj, JsonPlusSerializer) or obj._custom_unpack_ext_hook:
+        if not isinstance(obj, JsonPlusSerializer) or has_own_hook(obj):
             return NotImplemented
-        return _serializer, (type(obj), {name: value for name, value in vars(obj).items() if name != _HOOK})
-
-
-def _serializer(kind: type[JsonPlusSerializer], state: dict[str, Any]) -> JsonPlusSerializer:
-    made = kind.__new__(kind)
-    allowed = state["_allowed_msgpack_modules"]
-    vars(made).update(state, **{_HOOK: JsonPlusSerializer(allowed_msgpack_modules=allowed)._unpack_ext_hook})
-    return made
+        return to_pickle(obj)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde import jsonplus
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
 from langgraph_checkpoint_custom.sql.files import FILES, load_statements, read_files
@@ -39,7 +42,7 @@ MAY_IMPORT = {
     "threads": BELOW | {"backend", "retention"},
     "overlay": BELOW | {"saver"},
     "options": BELOW | {"observed", "retention"},
-    "pickling": {"errors"},
+    "pickling": {"errors", "encoding"},
     "saver": BELOW | {"backend", "lease", "observed", "options", "pickling", "recent", "retention", "threads"},
     "sqlite": BELOW | {"drivers", "options", "pickling", "saver"},
     "postgres": BELOW | {"drivers", "options", "pickling", "saver"},
@@ -101,6 +104,26 @@ def test_nothing_imports_the_command_line() -> None:
         if module not in ("cli", "demo", "__main__"):
             for path in paths:
                 assert not imports(path) & {f"{NAME}.cli", f"{NAME}.demo"}, path
+
+
+def private_names(path: Path) -> Iterator[str]:
+    """The private names of LangGraph that a file imports, and the private attributes of LangGraph's objects."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("langgraph."):
+            yield from (
+                name for name in (*str(node.module).split("."), *(a.name for a in node.names)) if name[0] == "_"
+            )
+        elif isinstance(node, ast.Attribute) and node.attr in PRIVATE_ATTRIBUTES:
+            yield node.attr
+
+
+# Of LangGraph's serializer, and of its module.
+PRIVATE_ATTRIBUTES = {name for name in (*vars(JsonPlusSerializer()), *vars(jsonplus)) if re.match("_[a-z]", name)}
+
+
+def test_one_file_uses_private_names_of_langgraph() -> None:
+    using = {path.name for paths in modules().values() for path in paths if set(private_names(path))}
+    assert using == {"langgraph_private.py"}
 
 
 BLOCK = "-- (?:name|fragment): "

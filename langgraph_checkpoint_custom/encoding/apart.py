@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom.encoding.chunks import ChunkedValue, Known, is_still
 from langgraph_checkpoint_custom.encoding.known import KnownBlobs, is_short, unmade
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, Unsealed, fail, row_of, seal_rows
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
@@ -47,7 +47,7 @@ NO_DOCUMENT = Stored(MSGPACK, b"")
 # with every superstep.
 SMALL_VALUE = 1_024
 # Types of values that may be a blob in a small document, too; see `is_always_blob`.
-SPECIAL = frozenset({_DeltaSnapshot, bytearray, set, tuple})
+SPECIAL = frozenset({DeltaSnapshot, bytearray, set, tuple})
 
 
 def deltas_of(
@@ -112,7 +112,7 @@ class Apart:
                 if before is None or not self._is_stored(channel, before.versions):
                     self._encoded[channel] = self._encode(channel)
         delta, self._replayed, self._references = deltas_of(parent, checkpoint, metadata, new_versions)
-        snapshots = [channel for channel, value in self._values.items() if type(value) is _DeltaSnapshot]
+        snapshots = [channel for channel, value in self._values.items() if type(value) is DeltaSnapshot]
         self._head = {key: self._part(value) for key, value in checkpoint.items() if key != "channel_values"}
         document = NO_DOCUMENT if codec.packs else self._document(self._inline)
         self.row = row_of(codec, parent, checkpoint, metadata, document, (), sorted({*delta, *snapshots}))

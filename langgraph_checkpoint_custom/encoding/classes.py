@@ -41,7 +41,6 @@ from uuid import UUID, SafeUUID
 from zoneinfo import ZoneInfo
 
 import pydantic
-from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.types import SendProtocol
 from langgraph.store.base import Item
 from pydantic_core import PydanticUndefined
@@ -57,6 +56,7 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     SINGLE,
     UnstorableValue,
 )
+from langgraph_checkpoint_custom.encoding.langgraph_private import SAFE_METHODS, SAFE_TYPES
 from langgraph_checkpoint_custom.encoding.leaves import leaf_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
     lost = "" if _name_of(cls) else "it cannot be found by its name in its module; define it there"
 
     def kind(code: int, payload: Callable[[Any], Any], **more: Any) -> Kind:
-        checked = full_name not in SAFE_MSGPACK_TYPES and not issubclass(cls, Enum)
+        checked = full_name not in SAFE_TYPES and not issubclass(cls, Enum)
         return Kind(code, *full_name, payload, lost, checked, **more)
 
     if (
@@ -142,7 +142,7 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
     if issubclass(cls, (set, frozenset)):
         return kind(SINGLE, list)
     if issubclass(cls, datetime):
-        if (*full_name, "fromisoformat") not in SAFE_MSGPACK_METHODS:
+        if (*full_name, "fromisoformat") not in SAFE_METHODS:
             lost = "only its text; store a datetime.datetime"
         return kind(METHOD, lambda o: o.isoformat(), tail=_of_datetime)
     if issubclass(cls, timedelta):

@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom.encoding.extensions import SINGLE, Extension
 from langgraph_checkpoint_custom.encoding.known import unmade
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import PROBE, Stored, Values
@@ -64,7 +64,7 @@ def changed_channels(codec: Values, parent: Checkpoint, now: Mapping[str, ValueN
 
 def _encoded(codec: Values, value: Any) -> Stored | None:
     with suppress(Exception):  # A serializer may raise anything.
-        return codec.dumps_unsealed(value.value if isinstance(value, _DeltaSnapshot) else value)
+        return codec.dumps_unsealed(value.value if isinstance(value, DeltaSnapshot) else value)
     return None
 
 

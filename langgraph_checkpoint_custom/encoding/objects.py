@@ -24,8 +24,6 @@ from weakref import WeakKeyDictionary
 
 import ormsgpack
 import pydantic
-from langgraph.checkpoint.serde import jsonplus
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom.encoding.classes import BY_CONSTRUCTOR, PLAIN, Kind, can_be_made, kind_of, no_form_of
 from langgraph_checkpoint_custom.encoding.extensions import (
@@ -41,6 +39,7 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     UnreadableValue,
     UnstorableValue,
 )
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot, extension_of
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
@@ -133,12 +132,12 @@ class Packer:
             if cls is _View:
                 self.inexact(memoryview, "only its bytes")
                 return bytes(obj.data)
-            if cls is _DeltaSnapshot:  # It holds the value of a channel, which is not inside an object.
+            if cls is DeltaSnapshot:  # It holds the value of a channel, which is not inside an object.
                 return ormsgpack.Ext(DELTA, self.pack(obj.value))
             kind = kind_of(obj, cls)
             if kind is None:  # An exception, a type that only a newer langgraph-checkpoint knows, or an unknown type.
                 with suppress(TypeError):
-                    return jsonplus._msgpack_default(obj)
+                    return extension_of(obj)
                 raise UnstorableValue(no_form_of(obj))
             if kind.secret and not self._secrets and not is_empty(obj):
                 raise secret_in_clear(cls)

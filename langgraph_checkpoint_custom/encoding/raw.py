@@ -16,9 +16,9 @@ import ormsgpack
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom.encoding.extensions import DELTA, SINGLE, TUPLE, Extension, UnreadableValue
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -77,7 +77,7 @@ def _extension(code: int, data: bytes) -> Any:
     # object of a class.
     if code == SINGLE and data.startswith(TUPLE):
         return tuple(unpacked(data[len(TUPLE) :]))
-    return _DeltaSnapshot(unpacked(data)) if code == DELTA else Extension(code, data)
+    return DeltaSnapshot(unpacked(data)) if code == DELTA else Extension(code, data)
 
 
 def raw_reader(serde: SerializerProtocol) -> SerializerProtocol:

@@ -24,9 +24,10 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 from pydantic import BaseModel
 from typing_extensions import get_type_hints, is_typeddict
+
+from langgraph_checkpoint_custom.encoding.langgraph_private import SAFE_TYPES
 
 MODELS: frozenset[type[BaseModel]] = frozenset(
     {
@@ -73,7 +74,7 @@ def plain(model: type[BaseModel]) -> Plain | None:
 _PLAIN_MODELS = {
     full_name: known
     for model in MODELS
-    if (full_name := (model.__module__, model.__name__)) in SAFE_MSGPACK_TYPES and (known := plain(model))
+    if (full_name := (model.__module__, model.__name__)) in SAFE_TYPES and (known := plain(model))
 }
 _set = object.__setattr__
 _EXTRA = frozenset({"extra"})

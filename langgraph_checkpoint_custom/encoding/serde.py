@@ -35,12 +35,10 @@ from secrets import randbits
 from typing import Any, Literal, get_args, get_type_hints
 
 import ormsgpack
-from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.event_hooks import emit_serde_event
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import BaseModel
 
 from langgraph_checkpoint_custom.encoding.classes import NAMED, is_secret
@@ -56,6 +54,15 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     SecretInClear,
     UnreadableValue,
     held,
+)
+from langgraph_checkpoint_custom.encoding.langgraph_private import (
+    SAFE_METHODS,
+    SAFE_TYPES,
+    DeltaSnapshot,
+    allowed_classes,
+    allowed_json,
+    has_own_hook,
+    restored,
 )
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS, Leaf, codec_named, codec_of, is_leaf, leaf_named
 from langgraph_checkpoint_custom.encoding.objects import Packer, cause_of, is_empty, said_by, secret_in_clear
@@ -86,7 +93,7 @@ _CONTAINERS = {
     "numpy.ma": ("MaskedArray",),
     "numpy.ma.core": ("MaskedArray",),
 }
-_ALWAYS_ALLOWED = SAFE_MSGPACK_TYPES | {(module, name) for module, names in _CONTAINERS.items() for name in names}
+_ALWAYS_ALLOWED = SAFE_TYPES | {(module, name) for module, names in _CONTAINERS.items() for name in names}
 
 
 OnUnreadable = Literal["raise", "raw"]
@@ -116,7 +123,7 @@ def exact_serializer(
     Raises:
         ConfigError: The serializer would never use `on_load`.
     """
-    if type(serde) is JsonPlusSerializer and not serde._custom_unpack_ext_hook:
+    if type(serde) is JsonPlusSerializer and not has_own_hook(serde):
         return ExactSerializer(serde, on_inexact=on_inexact, raw=raw, on_load=on_load, encrypted=encrypted)
     if on_load and not isinstance(serde, ExactSerializer):
         raise ConfigError(
@@ -150,21 +157,19 @@ def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> 
     cipher, inner = (
         (None, JsonPlusSerializer(allowed_msgpack_modules=None)) if serde is None else cipher_and_inner(serde)
     )
-    if type(inner) is not JsonPlusSerializer or inner._custom_unpack_ext_hook:
+    if type(inner) is not JsonPlusSerializer or has_own_hook(inner):
         raise ConfigError(
             "strict=True works with LangGraph's JsonPlusSerializer, alone or inside an EncryptedSerializer; a "
             f"{type(inner).__name__} creates its objects itself, so restrict them there"
         )
-    if inner.pickle_fallback or inner._allowed_json_modules is True:
+    if inner.pickle_fallback or allowed_json(inner) is True:
         raise ConfigError(
             "strict=True cannot be combined with pickle_fallback=True or allowed_json_modules=True, which let stored "
             "values call anything"
         )
-    own = inner._allowed_msgpack_modules
+    own = allowed_classes(inner)
     allowed = tuple(allow) if own is True else (*(own or ()), *allow)
-    made = JsonPlusSerializer(
-        allowed_msgpack_modules=allowed or None, allowed_json_modules=inner._allowed_json_modules or None
-    )
+    made = JsonPlusSerializer(allowed_msgpack_modules=allowed or None, allowed_json_modules=allowed_json(inner) or None)
     setattr(made, _REFUSES, True)  # LangGraph's copies of it, which allow further types, have the attribute too.
     return made if cipher is None else EncryptedSerializer(cipher, made)
 
@@ -305,8 +310,8 @@ class ExactSerializer(SerializerProtocol):
                 return self.unpack(stored)
             except ValueError as error:
                 raise self.reason(stored) or error from None
-        strict = self._serde._allowed_msgpack_modules is not True
-        if kind == "json" and strict and not self._serde._allowed_json_modules:
+        strict = allowed_classes(self._serde) is not True
+        if kind == "json" and strict and not allowed_json(self._serde):
             raise UnreadableValue(
                 "it was stored as 'json', which can name any constructor; pass a serde with allowed_json_modules"
             )
@@ -342,7 +347,7 @@ class ExactSerializer(SerializerProtocol):
                 message = None if self._on_load and self._load_of(*content) else made(*content)
                 return self._object_or_raw(code, content) if message is None else message
             if code > DELTA or code < SINGLE:
-                found = self._serde._unpack_ext_hook(code, data)
+                found = restored(self._serde, code, data)
                 if found is None and not self._raw:
                     raise UnreadableValue(f"msgpack extension {code} is unknown to this langgraph-checkpoint")
                 return found
@@ -350,7 +355,7 @@ class ExactSerializer(SerializerProtocol):
                 return tuple(ormsgpack.unpackb(data[len(TUPLE) :], ext_hook=self._revive, option=_READ))
             content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
             if code == DELTA:
-                return _DeltaSnapshot(content)
+                return DeltaSnapshot(content)
             if code == NUMPY:
                 content = ["numpy", "ndarray", content]
             return self._object_or_raw(code, content)
@@ -411,7 +416,7 @@ class ExactSerializer(SerializerProtocol):
                 return leaf
             raise UnreadableValue(f"on_load names {load.__name__} for {module}.{name}, which has no registered codec")
         leaf = leaf_named(code, module, name) if method == PARTS and load is None else None
-        if leaf is None and (module, name, method) not in SAFE_MSGPACK_METHODS:
+        if leaf is None and (module, name, method) not in SAFE_METHODS:
             raise UnreadableValue(f"calling {module}.{name}.{method} is never allowed")
         return leaf
 
@@ -452,7 +457,7 @@ class ExactSerializer(SerializerProtocol):
         return find(module, found_as or name)
 
     def _check_allowed(self, module: str, name: str) -> None:
-        allowed = self._serde._allowed_msgpack_modules
+        allowed = allowed_classes(self._serde)
         if allowed is True:
             emit_serde_event({"kind": "msgpack_unregistered_allowed", "module": module, "name": name})
             _warn_once(_UNREGISTERED, module, name)
@@ -474,7 +479,7 @@ class ExactSerializer(SerializerProtocol):
     def _implied(self) -> Set[tuple[str, str]]:
         """The declared types of the fields of allowed classes: their constructors would create these, too."""
         found: set[tuple[str, str]] = set()
-        allowed: Any = self._serde._allowed_msgpack_modules
+        allowed: Any = allowed_classes(self._serde)
         for full_name in allowed or ():
             with suppress(UnreadableValue):
                 _collect(find(*full_name), found)

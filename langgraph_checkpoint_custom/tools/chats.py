@@ -16,9 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
-
 from langgraph_checkpoint_custom.encoding.extensions import Extension
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.tools.display import object_of, plain
 
 # LangGraph's own names.
@@ -101,7 +100,7 @@ def message_of(value: Any) -> Message | None:
 def chat_of(value: Any) -> list[Message] | None:
     """Return the messages of a value that is a list of messages, or a single one; None for any other value."""
     value = plain(value)
-    if isinstance(value, _DeltaSnapshot):
+    if isinstance(value, DeltaSnapshot):
         return chat_of(value.value)
     if isinstance(value, (list, tuple)):
         found = [message_of(each) for each in value]
@@ -232,7 +231,7 @@ def overwrites(value: Any) -> tuple[bool, Any]:
 def rebuilt(seed: Any, writes: Sequence[Any]) -> Rebuilt | None:
     """Rebuild the value of a `DeltaChannel` of messages; None if what was stored and written are not all messages."""
     seed = plain(seed)
-    start = seed.value if isinstance(seed, _DeltaSnapshot) else seed
+    start = seed.value if isinstance(seed, DeltaSnapshot) else seed
     flat: list[Any] = []
     for write in writes:
         replaces, new = overwrites(write)

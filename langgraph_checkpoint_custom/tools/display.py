@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import ormsgpack
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom.encoding.extensions import (
     DELTA,
@@ -30,6 +29,7 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     Extension,
     held,
 )
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS
 from langgraph_checkpoint_custom.encoding.raw import Raw, unpacked
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
@@ -100,7 +100,7 @@ def kind(value: Any) -> str:
         return found.path if found else f"extension {value.code}"
     if type(value) is Raw:
         return f"{value.type} of {len(value.data)} bytes"
-    if isinstance(value, _DeltaSnapshot):
+    if isinstance(value, DeltaSnapshot):
         return f"snapshot: {kind(value.value)}"
     if isinstance(value, (list, tuple, dict, str, bytes)) and value:
         return f"{type(value).__name__} of {len(value)}"
@@ -133,7 +133,7 @@ def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
         yield "[" if isinstance(value, list) else "("
         yield from _elements(value, limit, depth)
         yield "]" if isinstance(value, list) else ")"
-    elif isinstance(value, _DeltaSnapshot):
+    elif isinstance(value, DeltaSnapshot):
         yield "snapshot("
         yield from _pieces(value.value, limit, depth + 1)
         yield ")"
@@ -191,7 +191,7 @@ def json_of(value: Any, depth: int = 0) -> Any:
         return {"pairs": [[json_of(key, depth + 1), json_of(element, depth + 1)] for key, element in value.items()]}
     if isinstance(value, (list, tuple)):
         return [json_of(element, depth + 1) for element in value]
-    if isinstance(value, _DeltaSnapshot):
+    if isinstance(value, DeltaSnapshot):
         return {"snapshot": json_of(value.value, depth + 1)}
     if type(value) is Extension:
         found = object_of(value)

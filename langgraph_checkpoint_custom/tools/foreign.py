@@ -18,10 +18,10 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     writes_sort_key,
 )
-from langgraph.checkpoint.serde import jsonplus
-from langgraph.checkpoint.serde.types import TASKS, _DeltaSnapshot
+from langgraph.checkpoint.serde.types import TASKS
 
 from langgraph_checkpoint_custom.encoding.extensions import Extension
+from langgraph_checkpoint_custom.encoding.langgraph_private import PACKING, DeltaSnapshot, extension_of
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.model.keys import (
@@ -87,7 +87,7 @@ class HeldCheckpoint(NamedTuple):
         counted = self.metadata.get("counters_since_delta_snapshot")
         names = set(counted) if isinstance(counted, Mapping) else set()
         values = self.checkpoint["channel_values"].items()
-        return sorted(names | {channel for channel, value in values if isinstance(value, _DeltaSnapshot)})
+        return sorted(names | {channel for channel, value in values if isinstance(value, DeltaSnapshot)})
 
     def new_versions(self, parent: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return `new_versions` for `put`: the versions that differ from the parent's.
@@ -184,10 +184,10 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _in_langgraphs_format(value: Any) -> bytes:
-    def extension_of(part: Any) -> Any:
-        return ormsgpack.Ext(part.code, part.data) if type(part) is Extension else jsonplus._msgpack_default(part)
+    def packed(part: Any) -> Any:
+        return ormsgpack.Ext(part.code, part.data) if type(part) is Extension else extension_of(part)
 
-    return ormsgpack.packb(value, default=extension_of, option=jsonplus._option)
+    return ormsgpack.packb(value, default=packed, option=PACKING)
 
 
 def _without_snapshot(value: Any) -> Any:
@@ -196,7 +196,7 @@ def _without_snapshot(value: Any) -> Any:
     Here all checkpoints with one channel version have one form of the value. The official SQLite saver can have the
     other form, if a channel became a `DeltaChannel` between two runs.
     """
-    return value.value if isinstance(value, _DeltaSnapshot) else value
+    return value.value if isinstance(value, DeltaSnapshot) else value
 
 
 def _without_sends(checkpoint: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any, NamedTuple
 
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
-
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.tools.chats import Message
 from langgraph_checkpoint_custom.tools.display import NOTHING, brief, counted, differences, plain
 from langgraph_checkpoint_custom.ui.reading import Channel
@@ -108,7 +107,7 @@ def _is_empty(channel: Channel) -> bool:
 
 def _value(channel: Channel) -> Any:
     value = plain(channel.value)
-    return value.value if isinstance(value, _DeltaSnapshot) else value
+    return value.value if isinstance(value, DeltaSnapshot) else value
 
 
 def _side(value: Any) -> str | None:

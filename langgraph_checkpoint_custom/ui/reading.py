@@ -17,8 +17,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED, _DeltaSnapshot
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.raw import RawReader
 from langgraph_checkpoint_custom.engine.operation import Operation
@@ -292,7 +293,7 @@ class Store:
                     chat_of(value),
                     size.bytes if size else _length(value),
                     size.shared if size else 0,
-                    "a snapshot of a DeltaChannel" if isinstance(value, _DeltaSnapshot) else "",
+                    "a snapshot of a DeltaChannel" if isinstance(value, DeltaSnapshot) else "",
                     inner=_is_inner(name),
                 )
             )

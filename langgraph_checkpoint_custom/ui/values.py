@@ -9,9 +9,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
-
 from langgraph_checkpoint_custom.encoding.extensions import Extension
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.raw import Raw
 from langgraph_checkpoint_custom.tools.display import DEEPEST, brief, counted, object_of, plain, size
 
@@ -72,7 +71,7 @@ def _node(value: Any, room: _Room, depth: int) -> Node:
     if isinstance(value, (list, tuple)):
         pairs = ((str(number), each) for number, each in enumerate(value))
         return _many("list", counted(len(value), "element"), pairs, len(value), value, room, depth)
-    if isinstance(value, _DeltaSnapshot):
+    if isinstance(value, DeltaSnapshot):
         return _many("object", "snapshot", iter([(None, value.value)]), 1, value, room, depth)
     if type(value) is Extension:
         found = object_of(value)

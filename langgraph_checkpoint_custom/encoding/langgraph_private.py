@@ -1,0 +1,77 @@
+"""The private names of LangGraph that this package uses, and what replaces each if it goes.
+
+No other module uses one; `tests/test_architecture.py` checks that.
+
+Must not know: the rest of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import Any, Literal
+
+from langgraph.checkpoint.serde import jsonplus
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+# What a `DeltaChannel` stores to be rebuilt from. If it goes: the class of what `DeltaChannel.checkpoint` returns.
+from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
+
+__all__ = [
+    "PACKING",
+    "SAFE_METHODS",
+    "SAFE_TYPES",
+    "DeltaSnapshot",
+    "allowed_classes",
+    "allowed_json",
+    "extension_of",
+    "has_own_hook",
+    "restored",
+    "to_pickle",
+]
+
+SAFE_TYPES: Set[tuple[str, ...]] = SAFE_MSGPACK_TYPES
+"""The classes that every allowlist allows. If it goes: a copy of the set."""
+
+SAFE_METHODS: Set[tuple[str, str, str]] = SAFE_MSGPACK_METHODS
+"""The methods that reading may call. If it goes: a copy of the set."""
+
+extension_of: Callable[[Any], Any] = jsonplus._msgpack_default
+"""Makes the msgpack extension of an object. If it goes: what `JsonPlusSerializer.dumps_typed` makes of the object."""
+
+PACKING: int = jsonplus._option
+"""The options with which LangGraph packs msgpack. If it goes: the options themselves, which the format depends on."""
+
+_HOOK = "_unpack_ext_hook"
+
+
+def allowed_classes(serde: JsonPlusSerializer) -> Set[tuple[str, ...]] | Literal[True] | None:
+    """The classes that a serializer may read in msgpack, or True. If it goes: an option of our own savers."""
+    return serde._allowed_msgpack_modules
+
+
+def allowed_json(serde: JsonPlusSerializer) -> Set[tuple[str, ...]] | Literal[True] | None:
+    """The constructors that a serializer may call for JSON, or True. If it goes: JSON is refused with `strict`."""
+    return serde._allowed_json_modules
+
+
+def has_own_hook(serde: JsonPlusSerializer) -> bool:
+    """Whether a serializer was given a function that reads extensions. If it goes: nobody can give it one."""
+    return serde._custom_unpack_ext_hook
+
+
+def restored(serde: JsonPlusSerializer, code: int, data: bytes) -> Any:
+    """Return what a serializer makes of an extension. If it goes: `loads_typed` of the packed extension."""
+    return serde._unpack_ext_hook(code, data)
+
+
+def to_pickle(serde: JsonPlusSerializer) -> tuple[Any, ...]:
+    """Return how a serializer is pickled. Its function for extensions is not. If that goes: `copyreg`'s way."""
+    return _from_pickle, (type(serde), {name: value for name, value in vars(serde).items() if name != _HOOK})
+
+
+def _from_pickle(kind: type[JsonPlusSerializer], state: dict[str, Any]) -> JsonPlusSerializer:
+    made = kind.__new__(kind)
+    vars(made).update(state)
+    setattr(made, _HOOK, JsonPlusSerializer(allowed_msgpack_modules=allowed_classes(made))._unpack_ext_hook)
+    return made
