@@ -41,7 +41,6 @@ LONG = {
     "behaviour/test_claims.py::test_a_paused_owner_whose_claim_expired_stores_nothing": "paused processes",
     "behaviour/test_concurrent_writers.py::test_a_paused_worker_detects_that_another_has_continued": "paused processes",
     "behaviour/test_hostile_input.py": "thousands of random arguments",
-    "behaviour/test_stress.py": "hundreds of tasks and OS threads at once",
     "cli/test_demo.py": "the demo's processes, one after the other",
     "cli/test_hostile_text.py::test_a_terminal_gets_colours_and_nothing_of_the_text": "a process for each command",
     "cli/test_program.py::test_bash_completes_commands_and_options": "a process for each completion",

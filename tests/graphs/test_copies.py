@@ -8,11 +8,10 @@ import pytest
 from langgraph.types import Command
 
 from tests.graphs.plain import plain_checkpoints, plain_state
-from tests.graphs.running import Builder, Durability, Reopened, Thread, check_walks, in_memory
+from tests.graphs.running import Builder, Durability, Reopened, check_walks, in_memory
 from tests.graphs.scenarios.deltas import Deltas, writes
 from tests.graphs.scenarios.interrupts import asks, questions
 from tests.graphs.scenarios.nodes import Log, chain, says
-from tests.graphs.scenarios.pasts import before
 from tests.stores import Store
 
 
@@ -54,33 +53,3 @@ async def test_a_thread_and_its_copy_take_different_answers_to_a_question_in_a_s
             thread.thread_id = other
             assert plain_checkpoints(await thread.client.all(thread.config)) == untouched
             await thread.pause()
-
-
-async def test_a_copy_has_the_complete_history_for_time_travel(store: Store, api: str, durability: Durability) -> None:
-    builder = chain(Deltas, one=writes("one"), two=writes("two"), three=writes("three"))
-
-    async def run(thread: Thread) -> None:
-        graph = thread.graph(builder)
-        await graph.invoke({"log": ["in"]}, interrupt_before=["two"])
-        await graph.invoke(None)
-
-    async def travel(thread: Thread) -> list[Any]:
-        graph = thread.graph(builder)
-        past = before(await graph.history(), "two")
-        await graph.update_state({"log": ["fork"]}, "one", at=thread.at(past))
-        state = await graph.invoke(None)
-        assert state.values["log"] == ["in", "one", "fork", "two", "three"]
-        return [plain_state(state, full=True) for state in await graph.history()]
-
-    memory = in_memory(api, durability)
-    await run(memory)
-    expected = await travel(memory)
-    async with Reopened(store, api, durability) as thread:
-        await run(thread)
-        untouched = plain_checkpoints(await thread.client.all(thread.config))
-        source, thread.thread_id = thread.thread_id, f"{thread.thread_id} copied"
-        await thread.client.copy_thread(source, thread.thread_id)
-        await thread.pause()
-        assert await travel(thread) == expected
-        thread.thread_id = source
-        assert plain_checkpoints(await thread.client.all(thread.config)) == untouched

@@ -9,9 +9,9 @@ from langgraph.types import StateSnapshot
 
 from langgraph_checkpoint_custom import CheckpointError
 from tests.graphs.plain import plain_state
-from tests.graphs.running import Durability, Graph, Pruned, Reopened, Thread, check_walks, in_memory, location_of, walks
+from tests.graphs.running import Durability, Graph, Pruned, Reopened, Thread, in_memory
 from tests.graphs.scenarios.deltas import Deltas, extend, writes
-from tests.graphs.scenarios.nodes import Log, chain, says
+from tests.graphs.scenarios.nodes import chain
 from tests.stores import Store
 
 STEPS = {"one": writes("one", seldom=True), "two": writes("two")}
@@ -35,33 +35,6 @@ async def left_of(graph: Graph, states: list[StateSnapshot]) -> list[tuple[State
         if now.metadata is not None:
             found.append((state, now))
     return found
-
-
-async def test_a_needed_ancestor_is_hidden_and_read_completely_by_its_id(
-    store: Store, api: str, durability: Durability
-) -> None:
-    async with Reopened(store, api, durability) as thread:
-        graph = thread.graph(chain(Deltas, **STEPS))
-        for turn in range(2):
-            await graph.invoke({"log": [f"turn {turn}"], "seldom": [str(turn)]})
-        newest, *older = await graph.history()
-        before = {location_of(one): one for one in await thread.client.all(thread.config)}
-        walked = await walks(thread.client, before.values())
-        await thread.client.prune([thread.thread_id])
-        await thread.pause()
-        assert [state.config for state in await graph.history()] == [newest.config]
-        left = await left_of(graph, older)
-        # The seldom channel has its only snapshot in the first checkpoint that wrote to it.
-        assert left
-        for state, now in left:
-            assert now.values == state.values
-            one = await thread.client.get_tuple(state.config)
-            assert one is not None
-            assert one.checkpoint == before[location_of(one)].checkpoint
-            assert one.pending_writes == before[location_of(one)].pending_writes
-            await check_walks(thread.client, [one])
-            location = location_of(one)
-            assert await walks(thread.client, [one]) == ({location: walked[location]} if location in walked else {})
 
 
 async def test_a_state_from_before_a_prune_is_complete_or_deleted(store: Store, api: str) -> None:
@@ -98,24 +71,3 @@ async def test_a_fork_from_a_hidden_checkpoint_continues_as_in_memory(
     expected = await go(in_memory(api, durability))
     async with Pruned(store, api, durability) as thread:
         assert await go(thread) == expected
-
-
-async def test_only_the_named_threads_are_pruned(store: Store, api: str, durability: Durability) -> None:
-    async with Reopened(store, api, durability) as thread:
-        graph = thread.graph(chain(Log, one=says("one"), two=says("two")))
-        histories = {}
-        a, b, c, d = (f"{thread.thread_id} {name}" for name in "abcd")
-        for name in (a, b, c, d):
-            thread.thread_id = name
-            for _ in range(2):
-                state = await graph.invoke({"log": [name]})
-            histories[name] = await graph.history()
-        await thread.client.prune([a, b, "unknown"])
-        await thread.client.prune([c], strategy="delete")
-        await thread.pause()
-        for name, left in ((a, 1), (b, 1), (c, 0), (d, len(histories[d]))):
-            thread.thread_id = name
-            assert [state.values for state in await graph.history()] == [s.values for s in histories[name][:left]]
-            state = await graph.invoke({"log": ["on"]})
-            turns = 2 if left else 0
-            assert state.values["log"] == [name, "one", "two"] * turns + ["on", "one", "two"]
