@@ -2,7 +2,7 @@
 
 A file holds JSON lines, compressed with Zstandard:
 
-    {"langgraph-checkpoint-custom":2}
+    {"langgraph-checkpoint-custom":1}
     {"thread":"1"}
     {"checkpoint":{…}} {"blob":{…}} {"write":{…}} {"label":{…}} …
     {"end":"1","rows":7,"sha256":"…"}
@@ -11,8 +11,8 @@ A file holds JSON lines, compressed with Zstandard:
 
 The rows of a thread are the columns of the tables, with bytes as base64. All rows of a thread are of one point in time.
 `sha256` is the hash of their lines, each with its line feed. If the threads of all tenants were exported, `tenant` in
-the lines `thread` and `end` names the tenant of the thread; version 1 had no such threads. After a thread, a Zstandard
-frame may end and the next one begin. Values stay as they are stored, compressed or encrypted.
+the lines `thread` and `end` names the tenant of the thread. After a thread, a Zstandard frame may end and the next one
+begin. Values stay as they are stored, compressed or encrypted.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ from langgraph_checkpoint_custom.operations.export_rows import (
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 FORMAT = "langgraph-checkpoint-custom"
-VERSION = 2
-READABLE = (1, 2)
+VERSION = 1
 END = b'{"end":'
 # A frame ends with the first thread that brings its lines to this many bytes. A resumed export writes at most this and
 # one thread again. Smaller frames compress less.
@@ -172,7 +171,7 @@ def import_file(
     head = lines.parse(next(lines, b"null"))
     if FORMAT not in head:
         raise BrokenExport(f"{path} is not an export of {FORMAT}")
-    if head[FORMAT] not in READABLE:
+    if head[FORMAT] != VERSION:
         raise BrokenExport(f"{path} has format {head[FORMAT]!r}, which this version does not know; upgrade {FORMAT}")
     for line in lines:
         what = lines.parse(line)

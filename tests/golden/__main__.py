@@ -1,12 +1,7 @@
-"""Write the golden stores of this version: `python -m tests.golden`, before each release and never after it.
-
-`python -m tests.golden 0.1.0-fields` writes them under another name: if the bytes of values change within a version,
-the earlier stores are retained next to it.
-"""
+"""Write the golden stores of this version: `python -m tests.golden`, before each release and never after it."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -18,8 +13,8 @@ from tests.stores import Store
 
 
 def main() -> None:
-    """Write both stores into the folder of the version, or of that name."""
-    folder = HERE / (sys.argv[1] if len(sys.argv) > 1 else __version__)
+    """Write both stores into the folder of the version."""
+    folder = HERE / __version__
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         fill(Store("sqlite", f"sqlite:///{Path(temporary) / 'checkpoints.db'}"), folder)

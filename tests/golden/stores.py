@@ -20,7 +20,7 @@ TABLES = ("checkpoints", "blobs", "writes", "labels", "claims", "tenant_roles")
 
 
 def versions() -> list[str]:
-    """The versions of the package that a golden store was written by; 0.1.0-fields is the second form of 0.1.0's."""
+    """The versions of the package that a golden store was written by."""
     return sorted(path.name for path in HERE.iterdir() if (path / FILES["sqlite"]).exists())
 
 

@@ -48,7 +48,7 @@ def this_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def older_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package as it was when the first golden store was written, from this repository's history."""
+    """A folder with the package as it was when the golden store was last written, from this repository's history."""
     try:
         commit = git("log", "-1", "--format=%H", "--", "tests/golden/0.1.0").decode().strip()
         archive = git("archive", "--format=zip", commit, PACKAGE)
