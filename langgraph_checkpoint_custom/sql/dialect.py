@@ -28,7 +28,7 @@ from langgraph_checkpoint_custom.model.keys import (
     WriteRow,
 )
 from langgraph_checkpoint_custom.sql.store_statements import StoreStatements
-from langgraph_checkpoint_custom.sql.thread_statements import PURGE, ThreadStatements
+from langgraph_checkpoint_custom.sql.thread_statements import HIDE, PURGE, REMOVE, ThreadStatements
 
 
 class SqlDialect(StoreStatements, ThreadStatements):
@@ -206,7 +206,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def delete_runs(self, thread_id: str, run_ids: Sequence[str]) -> RoundTrip:
         """Delete the checkpoints and writes of runs in a thread, or hide checkpoints that a descendant still needs."""
-        names = "mark_runs", *PURGE, "delete_run_writes"
+        names = "mark_runs", *HIDE, "delete_run_writes", *REMOVE
         locks = self._lock(thread_id)
         return self._round_trip(*names, locks=locks, thread_id=thread_id, run_ids=self.array(run_ids))
 

@@ -342,8 +342,9 @@ AND NOT EXISTS (
 )
 
 -- name: delete_run_writes
--- Sent after the purge_ statements: what the runs wrote to checkpoints of other runs, such as the answer to an
--- interrupt. Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
+-- Sent between the purge_ statements, once it is known what is hidden: what the runs wrote to checkpoints of other runs,
+-- such as the answer to an interrupt. Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for
+-- good.
 WITH namespaces AS MATERIALIZED (
     SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.writes
     WHERE thread_id = %(thread_id)s AND run_id = ANY (%(run_ids)s::text[])
