@@ -29,7 +29,6 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
     -- Pruned, but an ancestor that a remaining checkpoint still needs: neither listed nor ever the newest.
     hidden boolean NOT NULL DEFAULT false,
     -- About to be deleted; true only inside the transaction that does it.
-    deleting boolean NOT NULL DEFAULT false,
     -- Channels whose value is part of the checkpoint document.
     inline_channels text[] COLLATE "C" NOT NULL,
     -- DeltaChannels, which have a value here or are rebuilt from the writes of ancestors.
@@ -51,7 +50,6 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
 
 CREATE INDEX checkpoints_of_run ON langgraph_checkpoint.checkpoints (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX checkpoints_by_id ON langgraph_checkpoint.checkpoints (tenant, checkpoint_id);
-CREATE INDEX checkpoints_deleting ON langgraph_checkpoint.checkpoints (thread_id, checkpoint_ns) WHERE deleting;
 
 -- Channel values too large for the document, once for each version however many checkpoints have it; and the chunks of
 -- large ones, once for however many versions.

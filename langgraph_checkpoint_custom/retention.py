@@ -22,13 +22,12 @@ from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, Thr
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, flag
 from langgraph_checkpoint_custom.model.records import ThreadPage
-from langgraph_checkpoint_custom.operations.delete import prune_thread
+from langgraph_checkpoint_custom.operations.delete import delete_idle, prune_thread
 from langgraph_checkpoint_custom.operations.leases import release_claim, renew_claim, take_claim
 from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, threads_page
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
 from langgraph_checkpoint_custom.operations.sweep import (
     VisibleCheckpoint,
-    delete_idle,
     time_of,
     to_keep,
     visible_checkpoints,

@@ -72,7 +72,7 @@ from langgraph_checkpoint_custom.model.pages import asked_page, next_page
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, Location, must_be_newest, note_read
 from langgraph_checkpoint_custom.operations.copies import copy_thread
-from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread
+from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread, threads_of_runs
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
 from langgraph_checkpoint_custom.operations.in_place import check_unchanged
 from langgraph_checkpoint_custom.operations.interrupts import check_open
@@ -630,11 +630,15 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.delete_for_runs.
         """
-        self._driver.run(delete_for_runs(self._dialect, texts("run_id", run_ids, MAX_ID)))
+        ids = texts("run_id", run_ids, MAX_ID)
+        for thread_id in self._driver.run(threads_of_runs(self._dialect, ids)):
+            self._driver.run(delete_for_runs(self._dialect, thread_id, ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Async version of `delete_for_runs`."""
-        await self._driver.arun(delete_for_runs(self._dialect, texts("run_id", run_ids, MAX_ID)))
+        ids = texts("run_id", run_ids, MAX_ID)
+        for thread_id in await self._driver.arun(threads_of_runs(self._dialect, ids)):
+            await self._driver.arun(delete_for_runs(self._dialect, thread_id, ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with its whole history to another id, inside the database.

@@ -4,7 +4,6 @@
 breaks a rule. The same is checked after every test that uses the fixture `store` or `own_store`; a mark of the test
 says what may be left (`tests/conftest.py`). The rules:
 
-- no row is marked for deletion
 - every blob that a checkpoint names exists, with its chunks, and a channel is either in the document or a blob
 - every blob is named by a checkpoint of its thread and namespace, or is a chunk of one that is
 - a hidden checkpoint is needed by a visible one: a channel that is a `DeltaChannel` in this namespace and has no value
@@ -45,7 +44,6 @@ class CheckpointRow(NamedTuple):
     parent_id: str | None
     format: int
     hidden: bool
-    deleting: bool
     inline_channels: Sequence[str]
     delta_channels: Sequence[str]
     blob_channels: Sequence[str]
@@ -123,8 +121,6 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
     """A line for each row that breaks a rule."""
     for row in tables.checkpoints:
         name = f"checkpoint {row[:3]}"
-        if row.deleting:
-            yield f"{name} is marked for deletion"
         if len(row.blob_channels) != len(row.blob_versions):
             yield f"{name} has {len(row.blob_channels)} blobs and {len(row.blob_versions)} versions"
         channels = [*row.inline_channels, *row.blob_channels]
@@ -223,7 +219,7 @@ def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables
                 server.execute(sql.SQL(query).format(prefix)).fetchall() for query in _QUERIES
             )
     return Tables(
-        [CheckpointRow._make([*row[:5], bool(row[5]), bool(row[6]), *map(_names, row[7:])]) for row in checkpoints],
+        [CheckpointRow._make([*row[:5], bool(row[5]), *map(_names, row[6:])]) for row in checkpoints],
         [BlobKey(*row[:4]) for row in blobs],
         {BlobKey(*row[:4]): json.loads(row[4]) for row in blobs if row[4] is not None},
         [WriteKey(*row) for row in writes],
@@ -232,7 +228,7 @@ def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables
 
 
 _QUERIES = (
-    "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, format, hidden, deleting, "
+    "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, format, hidden, "
     "inline_channels, delta_channels, blob_channels, blob_versions FROM {}checkpoints",
     "SELECT thread_id, checkpoint_ns, channel, version, chunks FROM {}blobs",
     "SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel FROM {}writes",

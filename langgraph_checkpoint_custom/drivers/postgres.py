@@ -324,11 +324,22 @@ class PostgresDriver:
         if not self._is_one_transaction(op):
             return await adrive(op, partial(self._aperform, op.name))
         async with self._aborrow(op.name) as (connection, session):
-            return await afollow(self._transaction(op, connection, session), partial(_aanswer, connection, session))
+            answer = partial(self._ahandle, connection, session)
+            return await afollow(self._transaction(op, connection, session), answer)
+
+    async def _ahandle(
+        self, connection: AsyncConnection[Any], session: Session | None, request: RoundTrip | Offload
+    ) -> Any:
+        if isinstance(request, Offload):
+            return await self._awork(request)
+        return await _aanswer(connection, session, request)
+
+    async def _awork(self, request: Offload) -> Any:
+        return request.work() if request.size < OFFLOAD_BYTES else await self.aoffload(request)
 
     async def _aperform(self, name: str, request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
-            return request.work() if request.size < OFFLOAD_BYTES else await self.aoffload(request)
+            return await self._awork(request)
         async with self._aborrow(name, request.statements) as (connection, session):
             return await _aanswer(connection, session, self._whole(connection, session, request))
 
@@ -483,9 +494,7 @@ def _answer(connection: Connection[Any], session: Session | None, request: Round
     return request.reply([[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors])
 
 
-async def _aanswer(connection: AsyncConnection[Any], session: Session | None, request: RoundTrip | Offload) -> Any:
-    if isinstance(request, Offload):
-        return request.work()
+async def _aanswer(connection: AsyncConnection[Any], session: Session | None, request: RoundTrip) -> Any:
     statements, prepare = request.sent(), session.prepares_others if session else False
     if len(statements) == 1:
         return [await aexecute(connection, statements[0].sql, statements[0].params, prepare)]

@@ -129,7 +129,10 @@ def superseded(outline: Outline, keep: int) -> Set[Place]:
     starts = labelled.union(roots[:-1])
     retained = set(outline.labels.values())
     for checkpoint_ns, ids in newest.items():
-        if not ids or (":" in checkpoint_ns and _is_finished(outline, (checkpoint_ns, ids[-1]), roots, labelled)):
+        if not ids:
+            continue
+        root = outline.namespaces[checkpoint_ns][ids[-1]].root_id
+        if ":" in checkpoint_ns and _is_finished(outline, root, roots, labelled):
             continue
         retained.update((checkpoint_ns, checkpoint_id) for checkpoint_id in ids[-keep:])
         if checkpoint_ns and ":" not in checkpoint_ns:
@@ -138,14 +141,12 @@ def superseded(outline: Outline, keep: int) -> Set[Place]:
     return {row.place for row in outline if row.hidden or row.place not in retained}
 
 
-def _is_finished(outline: Outline, place: Place, roots: list[str], labelled: Set[str]) -> bool:
+def _is_finished(outline: Outline, root: str | None, roots: list[str], labelled: Set[str]) -> bool:
     """Whether the root checkpoint that started a subgraph call does not remain.
 
     That one is deleted here, or it is older than the newest one and was deleted before. If it is newer, it is still to
     be stored.
     """
-    row = outline.find(place)
-    root = row.root_id if row else None
     if root is None or root in roots or root in labelled:
         return False
     return (bool(roots) and root < roots[-1]) or root in outline.namespaces.get("", {})
@@ -192,6 +193,13 @@ def later(outline: Outline, checkpoint_id: str) -> Set[Place]:
         or row.checkpoint_id > checkpoint_id
         or (row.checkpoint_ns and row.root_id is not None and row.root_id >= checkpoint_id)
     }
+
+
+def unless_newer(outline: Outline, newest: str) -> Set[Place]:
+    """Choose everything, or nothing if there is a label or a newer checkpoint than `newest`."""
+    if outline.labels or any(not row.hidden and row.checkpoint_id > newest for row in outline):
+        return set()
+    return {row.place for row in outline}
 
 
 # What becomes of it
@@ -264,6 +272,11 @@ class Removal:
         remaining = (row for row in self._outline if row.place not in self.gone)
         return {blob for row in remaining for blob in row.blobs() if blob[:2] in channels}
 
+    def found(self, place: Place) -> bool:
+        """Whether there was a checkpoint that was not hidden."""
+        row = self._outline.find(place)
+        return row is not None and not row.hidden
+
     def deletes_visible(self) -> bool:
         """Whether a checkpoint is deleted that was not hidden."""
         return any(not row.hidden and row.place in self.gone for row in self._outline)
@@ -309,3 +322,44 @@ class Removal:
                     if row.format < FORMAT_WITH_SENDS:
                         channels.add(SENDS)
         return found
+
+
+class Branch:
+    """What comes along when a thread is forked from a root checkpoint.
+
+    That is the checkpoint; for each subgraph with a memory of its own, the checkpoint that a run from here goes on
+    from; and what these need, as hidden checkpoints. If the checkpoint is the newest one, its superstep is open: its
+    writes and the subgraph calls that it started belong to it. Otherwise they belong to what came after it.
+
+    Attributes:
+        is_open: Whether the superstep is open.
+        copied: The checkpoints that are copied.
+        hidden: Those of them that are hidden in the fork.
+        cut: Those of them that have no parent in the fork.
+        written: Those of them whose writes are copied.
+        blobs: The blobs that they name.
+    """
+
+    def __init__(self, outline: Outline, checkpoint_id: str) -> None:
+        self.is_open = is_open = outline.visible("")[-1] == checkpoint_id
+        heads = {("", checkpoint_id)}
+        for checkpoint_ns, rows in outline.namespaces.items():
+            ids = [head for head in outline.visible(checkpoint_ns) if is_open or head < checkpoint_id]
+            belongs = ":" not in checkpoint_ns or (is_open and ids and rows[ids[-1]].root_id == checkpoint_id)
+            if checkpoint_ns and ids and belongs:
+                heads.add((checkpoint_ns, ids[-1]))
+        places = heads | needed(outline, [row for row in outline if row.place in heads])
+        copies = Outline([row for row in outline if row.place in places], sends=outline.sends)
+        gone = Removal(copies, {row.place for row in copies} - heads).gone  # Nothing in the fork needs them.
+        along = [row for row in copies if row.place not in gone]
+        self.copied = {row.place for row in along}
+        self.hidden = self.copied - heads
+        self.cut = {row.place for row in along if row.parent_id is not None and self._is_cut(outline, row)}
+        self.written = self.copied if is_open else self.hidden
+        self.blobs = {blob for row in along for blob in row.blobs()}
+
+    def _is_cut(self, outline: Outline, row: OutlineRow) -> bool:
+        parent = row.checkpoint_ns, row.parent_id or ""
+        if row.place in self.hidden:  # As in a `Removal`.
+            return not row.hidden and outline.find(parent) is None
+        return parent not in self.copied

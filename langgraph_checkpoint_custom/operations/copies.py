@@ -22,39 +22,29 @@ from langgraph_checkpoint_custom.engine.operation import Steps, offload, operati
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, Contention, ThreadExists
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_metadata
+from langgraph_checkpoint_custom.model.outline import Branch, Outline
+from langgraph_checkpoint_custom.operations.delete import BYTES, chunks_of, sends_for
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.sql.thread_statements import Fork
 
 # Metadata keys of the checkpoint that a forked thread starts from.
 FROM_THREAD = "forked_from_thread"
 FROM_CHECKPOINT = "forked_from_checkpoint"
 
 
-@operation("write", checks_first=True)
+@operation("exclusive")
 def fork_thread(
     d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
 ) -> Steps[RunnableConfig]:
     """Start a thread from a checkpoint, from the last one of a run, or from the newest; returns its config.
 
-    Round trips: 2, or 1 if an earlier attempt has made the fork; on SQLite, where they do not cross a network, one more
-        to store it. The second one is one transaction, and one read snapshot of the source. Two more each time that
-        another checkpoint becomes the newest between them, or another caller creates the target.
-    Rows: the checkpoint and what it needs; of the source's other rows, index entries and the names of delta channels.
+    Round trips: 3, with the end of the transaction. One more for each of these: to find the chunks of values; for
+        checkpoints older than format 4. 2 if an earlier attempt has made the fork.
+    Rows: all checkpoints of the source without values, and what is copied.
     Idempotent: yes, as long as no run has continued in the target.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint.
     """
-    config = None
-    while config is None:
-        config = yield from _fork(d, codec, source, target, checkpoint_id, run_id)
-    return config
-
-
-def _fork(
-    d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
-) -> Steps[RunnableConfig | None]:
-    """Try once; None if another checkpoint became the newest, or the target was created, maybe by the same fork."""
-    (rows,) = yield d.select_fork_point(source, target, checkpoint_id, run_id)
+    rows, outlined = yield d.select_fork_point(source, target, checkpoint_id, run_id)
     found = {row[0]: row[1:] for row in rows}
     if "point" not in found:
         if run_id is not None:
@@ -70,8 +60,9 @@ def _fork(
             if (metadata.get(FROM_THREAD), metadata.get(FROM_CHECKPOINT)) == (source, point):
                 return config_of(target, "", point)
         raise _exists(target)
+    sends = yield from sends_for(d, source, outlined)
 
-    def encoded() -> dict[str, Any]:
+    def decide() -> tuple[dict[str, Any], Branch]:
         metadata = Decoder(codec, source, "", point).metadata(type_, data)
         metadata |= {FROM_THREAD: source, FROM_CHECKPOINT: point}
         stored, searched = dict(metadata), dict(metadata)
@@ -80,21 +71,19 @@ def _fork(
             stored["thread_id"] = None if own else [metadata["thread_id"]]
             searched["thread_id"] = target if own else metadata["thread_id"]
         new = codec.dumps(stored, location_of_metadata("", point))
-        return {
+        columns = {
             "metadata_type": new.type,
             "metadata": new.value,
             "metadata_filter": project(searched, codec.plaintext_keys),
         }
+        return columns, Branch(Outline(outlined, sends=sends), point)
 
-    params = yield from offload(len(data), encoded)
-    fork = Fork(source, target, point, params, checkpoint_id is not None, run_id)
-    refusal, *newest = yield d.fork_thread(fork)
-    if refusal:
-        return None
-    if rest := d.store_fork(fork):
-        *_, newest_now = yield rest
-        if newest and newest[0] != newest_now and newest[0][0][0] == point:  # On Citus only.
-            raise Contention(f"fork_thread: checkpoint {point!r} got a successor meanwhile", operation="fork_thread")
+    columns, branch = yield from offload(len(data) + len(outlined) * BYTES, decide)
+    blobs = branch.blobs | (yield from chunks_of(d, source, branch.blobs))
+    *_, ((count,),) = yield d.store_fork(source, target, point, columns, branch, blobs)
+    if branch.is_open and count != len(outlined):
+        # A run stored a checkpoint, maybe of a subgraph, and after it the writes that were copied.
+        raise Contention(f"fork_thread: thread {source!r} got a checkpoint meanwhile", operation="fork_thread")
     return config_of(target, "", point)
 
 

@@ -2,14 +2,9 @@
 
 Must not know: SQL, connections, serializers: nothing here reads a value.
 
-Every deletion has the same steps, in one transaction:
-
-1. Checkpoints are chosen and marked for deletion (the column `deleting`). Each operation here chooses other ones.
-2. Checkpoints that a remaining one needs become `hidden` instead. A `DeltaChannel` needs the ancestors back to its
-   seed, and a checkpoint older than format 4 needs the sends of its parent.
-3. The others are deleted, with their writes and with the blobs that no remaining checkpoint names.
-
-So no other transaction sees a marked row or a gap.
+Every deletion but that of a complete thread has the same steps, in one transaction that holds the thread's lock: read
+the outline of the thread, decide by it (`model/outline.py`), and change the rows by their keys. A row that is stored
+meanwhile, without the lock, has none of these keys and stays.
 
 `delete_checkpoint` and `rollback` also delete writes of the checkpoint that becomes the newest: the outputs of its
 tasks. If they remained, LangGraph would take them for the outputs of an open superstep and not run the tasks again.
@@ -17,15 +12,35 @@ tasks. If they remained, LangGraph would take them for the outputs of an open su
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from functools import partial
+from itertools import chain
+from types import MappingProxyType
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CheckpointLabelled
 from langgraph_checkpoint_custom.model.keys import Key, config_of
+from langgraph_checkpoint_custom.model.outline import (
+    FORMAT_WITH_SENDS,
+    BlobPlace,
+    Outline,
+    OutlineRow,
+    Place,
+    Removal,
+    later,
+    of_checkpoint,
+    of_runs,
+    superseded,
+    unless_newer,
+)
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+# Deciding about a checkpoint takes about as long as decoding this number of bytes.
+BYTES = 1_000
+_FORMAT = OutlineRow._fields.index("format")
 
 
 @operation("write")
@@ -39,68 +54,160 @@ def delete_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
     yield d.delete_thread(thread_id)
 
 
-@operation("write")
-def delete_for_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[None]:
-    """Delete the checkpoints and writes of runs, in all threads and namespaces, one thread after the other.
+@operation("read")
+def threads_of_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[list[str]]:
+    """Return the threads in which runs have stored something.
 
-    Round trips: 1, and one for each thread; 0 if `run_ids` is empty.
+    Round trips: 1, or 0 if `run_ids` is empty.
+    """
+    if not run_ids:
+        return []
+    (rows,) = yield d.threads_of_runs(run_ids)
+    return [d.own_thread_id(stored) for (stored,) in rows]
+
+
+@operation("exclusive")
+def delete_for_runs(d: SqlDialect, thread_id: str, run_ids: Sequence[str]) -> Steps[None]:
+    """Delete the checkpoints of runs in a thread, and what they wrote to checkpoints of other runs.
+
+    The latter is for example the answer to an interrupt. Writes of a hidden checkpoint, and those that a child is
+    rebuilt from, remain for good.
+
+    Round trips: as `prune_thread`.
     Idempotent: yes.
     Source: BaseCheckpointSaver.delete_for_runs.
     """
-    if run_ids:
-        (rows,) = yield d.threads_of_runs(run_ids)
-        for (stored,) in rows:
-            yield d.delete_runs(d.own_thread_id(stored), run_ids)
+    removal, written = yield from _decide(d, thread_id, partial(of_runs, run_ids=run_ids), run_ids)
+    places = removal.not_hidden((checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in written)
+    yield from _remove(d, thread_id, removal, removal.read_by_children(places), run_ids)
 
 
-@operation("write")
+@operation("exclusive")
 def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     """Delete all but the `keep` newest checkpoints of each namespace, those with a label, and what these need.
 
-    Round trips: 1. On PostgreSQL with `keep=1`, one more if anything but the newest checkpoints has to remain.
+    Round trips: 2, with the end of the transaction, if nothing is superseded; otherwise 3. One more if blobs may go,
+        one more if they have chunks, and one more for checkpoints older than format 4.
+    Rows: all checkpoints of the thread, without values.
     Idempotent: yes.
     Source: BaseCheckpointSaver.prune.
     """
-    if keep == 1 and (quick := d.delete_all_but_newest(thread_id)):
-        (done,) = yield quick
-        if done:
-            return
-    yield d.delete_superseded(thread_id, keep)
+    removal, _ = yield from _decide(d, thread_id, partial(superseded, keep=keep))
+    yield from _remove(d, thread_id, removal)
 
 
-@operation("write", reports_change=True)
+@operation("exclusive")
+def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
+    """Delete all rows of a thread, unless it has a label, or a newer checkpoint than `newest`.
+
+    Writes whose checkpoint was never stored are deleted with their thread, because nothing would refer to them.
+
+    Round trips: as `prune_thread`, and one more if the thread is deleted.
+    Idempotent: yes.
+    """
+    removal, _ = yield from _decide(d, thread_id, partial(unless_newer, newest=newest))
+    yield from _remove(d, thread_id, removal)
+    if removal.gone:
+        yield d.delete_all_writes(thread_id)
+
+
+@operation("exclusive", reports_change=True)
 def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     """Delete a checkpoint with the subgraph calls that it started, or hide it if a descendant needs it.
 
     The result is whether there was such a checkpoint.
 
-    Round trips: 1.
+    Round trips: as `prune_thread`.
     Idempotent: yes; False if it does not exist or is hidden already.
     Raises: CheckpointLabelled.
     """
-    found, labels, *_ = yield d.delete_checkpoint(key)
-    if labels:
-        raise _labelled(labels, f"checkpoint {key.checkpoint_id!r} of thread {key.thread_id!r} was not deleted")
-    return bool(found)
+    place = key.checkpoint_ns, key.checkpoint_id or ""
+    removal, _ = yield from _decide(d, key.thread_id, partial(of_checkpoint, place=place))
+    _refuse_labels(removal, f"checkpoint {key.checkpoint_id!r} of thread {key.thread_id!r} was not deleted")
+    yield from _remove(d, key.thread_id, removal, removal.read_by_children(removal.new_heads()))
+    return removal.found(place)
 
 
-@operation("write")
+@operation("exclusive")
 def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
     """Delete everything after a checkpoint of the root graph, in all namespaces; returns the checkpoint's config.
 
-    Round trips: 1.
-    Rows: all checkpoints of the thread are read.
+    Round trips: as `prune_thread`, and one more if a checkpoint is deleted that was not hidden.
     Idempotent: yes.
     Raises: CheckpointNotFound, also for a checkpoint that a prune has hidden; CheckpointLabelled.
     """
-    found, labels, *_ = yield d.delete_later(key)
-    if not found or key.checkpoint_id is None:
+    if key.checkpoint_id is None:
         raise checkpoint_not_found(key)
-    if labels:
-        raise _labelled(labels, f"thread {key.thread_id!r} was not changed")
+    removal, _ = yield from _decide(d, key.thread_id, partial(later, checkpoint_id=key.checkpoint_id))
+    if not removal.found((key.checkpoint_ns, key.checkpoint_id)):
+        raise checkpoint_not_found(key)
+    _refuse_labels(removal, f"thread {key.thread_id!r} was not changed")
+    yield from _remove(d, key.thread_id, removal, removal.read_by_children(removal.new_heads()))
+    if removal.deletes_visible():
+        yield d.delete_early_writes(key.thread_id, key.checkpoint_id)
     return config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
 
 
-def _labelled(labels: Sequence[Row], what: str) -> CheckpointLabelled:
-    names = ", ".join(repr(name) for (name,) in labels)
-    return CheckpointLabelled(f"{what}: a checkpoint that would be deleted has the label {names}; unlabel() it first")
+def _decide(
+    d: SqlDialect, thread_id: str, choose: Callable[[Outline], Set[Place]], run_ids: Sequence[str] = ()
+) -> Steps[tuple[Removal, Sequence[Row]]]:
+    """Take the thread's lock and decide what becomes of it; also returns the places to which runs wrote.
+
+    Round trips: 1, or 2 if there are checkpoints older than format 4.
+    """
+    rows, labels, *written = yield d.select_outline(thread_id, run_ids)
+    sends = yield from sends_for(d, thread_id, rows)
+
+    def decide() -> Removal:
+        places = {name: (checkpoint_ns, checkpoint_id) for name, checkpoint_ns, checkpoint_id in labels}
+        outline = Outline(rows, places, sends)
+        return Removal(outline, choose(outline))
+
+    removal = yield from offload(len(rows) * BYTES, decide)
+    return removal, list(chain(*written))
+
+
+def sends_for(d: SqlDialect, thread_id: str, rows: Sequence[Row]) -> Steps[set[Place]]:
+    """Return the checkpoints of an outline's thread that have sends, if any checkpoint needs them.
+
+    Round trips: 1 if there are checkpoints older than format 4, otherwise 0.
+    """
+    if all(row[_FORMAT] >= FORMAT_WITH_SENDS for row in rows):
+        return set()
+    (found,) = yield d.select_sends(thread_id)
+    return {(checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in found}
+
+
+def _remove(
+    d: SqlDialect,
+    thread_id: str,
+    removal: Removal,
+    emptied: Mapping[Place, Collection[str]] = MappingProxyType({}),
+    run_ids: Sequence[str] | None = None,
+) -> Steps[None]:
+    """Change the rows, and delete the writes of `emptied` checkpoints but those to some channels, maybe only of runs.
+
+    Round trips: 1, or 0 if nothing changes; 2 more at most to find the chunks that no remaining blob shares.
+    """
+    chunks = yield from chunks_of(d, thread_id, removal.blobs)
+    if chunks:
+        chunks -= yield from chunks_of(d, thread_id, removal.remaining_blobs({chunk[:2] for chunk in chunks}))
+    if change := d.remove(thread_id, removal, removal.blobs | chunks, emptied, run_ids):
+        yield change
+
+
+def chunks_of(d: SqlDialect, thread_id: str, blobs: Collection[BlobPlace]) -> Steps[set[BlobPlace]]:
+    """Return the chunks of blobs.
+
+    Round trips: 1, or 0 if there are no blobs.
+    """
+    replies = (yield d.select_chunks(thread_id, blobs)) if blobs else ()
+    return {(checkpoint_ns, channel, name) for checkpoint_ns, channel, name in chain(*replies)}
+
+
+def _refuse_labels(removal: Removal, what: str) -> None:
+    if removal.labels:
+        names = ", ".join(map(repr, removal.labels))
+        raise CheckpointLabelled(
+            f"{what}: a checkpoint that would be deleted has the label {names}; unlabel() it first"
+        )

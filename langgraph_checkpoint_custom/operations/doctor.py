@@ -46,7 +46,6 @@ CHECKS = (
         "missing chunk",
         "a value refers to a chunk that does not exist, and cannot be read: restore a backup, or delete it",
     ),
-    Check("half deleted", "a checkpoint is marked for deletion, which this package never leaves behind"),
     Check(
         "deleted parent",
         "a checkpoint's parent was deleted while a run continued from it; the checkpoint is complete, and its history "

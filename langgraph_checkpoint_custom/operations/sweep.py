@@ -1,4 +1,4 @@
-"""What a sweep reads and deletes, one thread after the other.
+"""What a sweep reads, one thread after the other.
 
 Must not know: SQL, connections, the clock.
 
@@ -54,16 +54,6 @@ def time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[datetime | None]:
     except Exception:  # The document cannot be read, for any reason.
         return None
     return time if time is None or time.tzinfo else time.replace(tzinfo=timezone.utc)
-
-
-@operation("write")
-def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
-    """Delete all rows of a thread, unless it has a label, or a newer checkpoint than `newest`.
-
-    Round trips: 1.
-    Idempotent: yes.
-    """
-    yield d.delete_idle(thread_id, newest)
 
 
 def to_keep(checkpoints: Sequence[VisibleCheckpoint], keep: int | None) -> list[VisibleCheckpoint]:

@@ -1,8 +1,8 @@
 """The dialect of PostgreSQL with tables that Citus distributes by thread over several servers.
 
 A statement runs on the server that has the thread if it names the thread in each place. Citus plans it with each call,
-unless it reads one table or inserts rows of VALUES. It has no statement that inserts into two tables. So `put`,
-`copy_thread` and `fork_thread` check first and store then, as on SQLite; the operation is one transaction.
+unless it reads one table or inserts rows of VALUES. It has no statement that inserts into two tables. So `put`
+and `copy_thread` check first and store then, as on SQLite; the operation is one transaction.
 
 Must not know: connections, results other than rows.
 """
@@ -21,7 +21,6 @@ from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.files import with_rows
 from langgraph_checkpoint_custom.sql.postgres_dialect import ROW_SECURITY, PostgresDialect
-from langgraph_checkpoint_custom.sql.thread_statements import PURGE, Fork, fork_params
 
 # Rows of VALUES in one statement at most. A statement may have 65,535 parameters.
 MANY_ROWS = 1_000
@@ -118,39 +117,9 @@ class CitusDialect(PostgresDialect):
         texts = {"source_json": canonical(source), "target_json": canonical(target)}
         return self.statement(name, thread_id=source, target=target, **texts)
 
-    def fork_thread(self, fork: Fork) -> RoundTrip:
-        """Read what prevents the fork, and the newest checkpoint of the source; then `store_fork`."""
-        check = self.statement("fork_thread", **fork_params(fork))
-        return self._send(check, self._newest(fork), locks=self._locks_of(fork.source, fork.target))
-
-    def store_fork(self, fork: Fork) -> RoundTrip:
-        """Store the copies, and read the newest checkpoint again.
-
-        Only a fork of the newest checkpoint copies its writes. Each statement looks by itself whether it is.
-        """
-        params = fork_params(fork)
-        copies = [self.statement(name, **params) for name in _FORKED]
-        return self._send(*copies, *(self.statement(name, thread_id=fork.target) for name in PURGE), self._newest(fork))
-
-    def _newest(self, fork: Fork) -> Statement:
-        return self.statement("select_newest_id", thread_id=fork.source, checkpoint_ns="")
-
-    def _locks_of(self, source: str, target: str) -> Sequence[Statement]:
-        """Hold the lock of the target alone, and share that of the source: nothing is deleted while it is copied.
-
-        There is no read snapshot of several statements that begins after the locks are held.
-        """
-        # In the order of `lock_threads`.
-        return [
-            lock
-            for thread_id in sorted({source, target})
-            for lock in (self._lock(thread_id) if thread_id == target else self._share(thread_id))
-        ]
-
 
 # What copies a thread, in this order. Of the source, rows that are stored meanwhile may be visible to the later ones.
 _COPIES = "copy_thread_checkpoints", "copy_named_blobs", "copy_named_chunks", "copy_thread_writes", "copy_thread_labels"
-_FORKED = "store_fork_checkpoints", "copy_named_blobs", "copy_named_chunks", "store_fork_writes"
 
 
 def _by_position(form: Form) -> tuple[Form, Sequence[str]]:

@@ -28,7 +28,7 @@ from langgraph_checkpoint_custom.model.keys import (
     WriteRow,
 )
 from langgraph_checkpoint_custom.sql.store_statements import StoreStatements
-from langgraph_checkpoint_custom.sql.thread_statements import HIDE, PURGE, REMOVE, ThreadStatements
+from langgraph_checkpoint_custom.sql.thread_statements import ThreadStatements
 
 
 class SqlDialect(StoreStatements, ThreadStatements):
@@ -173,25 +173,6 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """Delete every row of a thread."""
         return self._round_trip("delete_thread", locks=self._lock(thread_id), thread_id=thread_id)
 
-    def delete_all_but_newest(self, thread_id: str) -> RoundTrip | None:
-        """Delete all but the newest checkpoint of each namespace, if nothing else has to remain.
-
-        The reply has a row if it did so. None on SQLite, where `delete_superseded` takes little more.
-        """
-        if "delete_all_but_newest" not in self._texts:
-            return None
-        return self._round_trip("delete_all_but_newest", locks=self._lock(thread_id), thread_id=thread_id)
-
-    def delete_superseded(self, thread_id: str, keep: int) -> RoundTrip:
-        """Delete checkpoints older than the `keep` newest of each namespace, or hide those that are still needed."""
-        locks = self._lock(thread_id)
-        return self._round_trip("mark_superseded", *PURGE, locks=locks, thread_id=thread_id, keep=keep)
-
-    def delete_idle(self, thread_id: str, newest: str) -> RoundTrip:
-        """Delete a thread, unless it has a label or a newer checkpoint than `newest`."""
-        names = "mark_idle", *PURGE, "delete_idle_writes"
-        return self._round_trip(*names, locks=self._lock(thread_id), thread_id=thread_id, newest=newest)
-
     def select_visible_checkpoints(self, thread_id: str) -> RoundTrip:
         """Read for each checkpoint of a thread that is not hidden: its namespace, its id, whether it has a label."""
         return self._send(self.statement("select_visible_checkpoints", thread_id=thread_id))
@@ -203,12 +184,6 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def threads_of_runs(self, run_ids: Sequence[str]) -> RoundTrip:
         """Read the stored ids of the threads in which these runs have stored something."""
         return self._send(self.statement("threads_of_runs", run_ids=self.array(run_ids)))
-
-    def delete_runs(self, thread_id: str, run_ids: Sequence[str]) -> RoundTrip:
-        """Delete the checkpoints and writes of runs in a thread, or hide checkpoints that a descendant still needs."""
-        names = "mark_runs", *HIDE, "delete_run_writes", *REMOVE
-        locks = self._lock(thread_id)
-        return self._round_trip(*names, locks=locks, thread_id=thread_id, run_ids=self.array(run_ids))
 
     def copy_thread(self, source: str, target: str) -> RoundTrip:
         """Copy a thread, unless the target has checkpoints or writes of its own.

@@ -22,6 +22,7 @@ from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement, Together
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import SURELY_FIT, CheckpointRow, Key, WriteRow
+from langgraph_checkpoint_custom.model.outline import Place
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
 
@@ -30,6 +31,10 @@ DEFAULT_SCHEMA = "langgraph_checkpoint"
 
 # Writes of a task that are sent as rows of VALUES at most; more are sent as arrays. A node seldom has more.
 FEW = 16
+# Keys of rows in one statement. It finds them in a hash table, which for 10,000 keys of three parts takes about 1 MB.
+# PostgreSQL makes none that may not fit into work_mem, by default 4 MB, and would search the list for each row.
+KEYS = 10_000
+_KEY_ARRAYS = {2: ("namespaces", "checkpoint_ids"), 3: ("namespaces", "channels", "versions")}
 _EMPTY = "{}", "{}", "{}"
 # What belongs to row-level security.
 ROW_SECURITY = re.compile("ROW LEVEL SECURITY|policy |CREATE POLICY|tenant_roles|current_tenant")
@@ -272,6 +277,22 @@ class PostgresDialect(SqlDialect):
             return self._send(statement)
         lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
         return self._send(statement, lost, locks=self._share(key.thread_id))
+
+    def _of_keys(
+        self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
+    ) -> Sequence[Statement]:
+        """Return a statement for each `KEYS` keys, with an array for each of their parts."""
+        ordered = sorted(keys)  # So that a statement reads a part of an index, and no other statement that part.
+        statements = []
+        for at in range(0, len(ordered), KEYS):
+            some = ordered[at : at + KEYS]
+            arrays = dict(zip(_KEY_ARRAYS[len(some[0])], map(_texts, zip(*some, strict=True)), strict=True))
+            statements.append(self.statement(name, thread_id=thread_id, count=len(some), **arrays, **params))
+        return statements
+
+    def _cut_from_deleted(self, thread_id: str, deleted: Collection[Place]) -> Sequence[Statement]:
+        """Return what cuts children that were stored without the thread's lock."""
+        return self._of_keys("cut_from_deleted", thread_id, deleted)
 
     def _read_together(self, name: str, calls: Sequence[Sequence[Any]]) -> RoundTrip:
         columns = zip(*dict.fromkeys(calls), strict=True)

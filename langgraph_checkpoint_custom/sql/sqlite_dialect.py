@@ -12,9 +12,9 @@ from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, TupleRow, WriteRow
+from langgraph_checkpoint_custom.model.outline import BlobPlace
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
-from langgraph_checkpoint_custom.sql.thread_statements import Fork, fork_params
 
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
@@ -22,6 +22,8 @@ _DECODE = json.JSONDecoder().raw_decode  # json.loads first checks the type of i
 
 _EMPTY = "[]", "[]", "[]"
 _IDX = TupleRow._fields.index("idx")
+
+_KEY_COLUMNS = {2: ("checkpoint_ns", "checkpoint_id"), 3: ("checkpoint_ns", "channel", "version")}
 
 # Writes that one statement inserts. A single statement needs no transaction around it.
 WRITES = 16
@@ -45,7 +47,6 @@ class SqliteDialect(SqlDialect):
                 "copy_thread_writes",
                 "copy_thread_labels",
             ),
-            "store_fork": ("store_fork_checkpoints", "store_fork_blobs", "store_fork_chunks", "store_fork_writes"),
             # One writer at a time needs no locks.
             "lock_thread": (),
             "share_thread": (),
@@ -124,14 +125,6 @@ class SqliteDialect(SqlDialect):
         """Read the rows of one checkpoint: `TupleRow`."""
         return self._round_trip("page_latest" if key.checkpoint_id is None else "page_exact", **key._asdict())
 
-    def fork_thread(self, fork: Fork) -> RoundTrip:
-        """Read what prevents the fork. No other transaction writes between this and `store_fork`."""
-        return self._send(self.statement("fork_thread", **fork_params(fork)))
-
-    def store_fork(self, fork: Fork) -> RoundTrip:
-        """Store the copies."""
-        return self._send(*self._copies("store_fork", fork))
-
     def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
         """What stores up to 16 writes of a task."""
         return self._writes.get(len(rows))
@@ -143,6 +136,18 @@ class SqliteDialect(SqlDialect):
             cells += (idx, channel, type_, value)
         thread_id = self.stored_thread(key.thread_id) if self.tenant else key.thread_id
         return thread_id, *key[1:], *rows[0][1:4], *cells
+
+    def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
+        """Read the places of the chunks of blobs, whose keys are one list."""
+        return self._round_trip("select_chunks", thread_id=thread_id, keys=_ENCODE(list(blobs)))
+
+    def _of_keys(
+        self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
+    ) -> Sequence[Statement]:
+        """Return one statement, which runs once for each key."""
+        shared = self._confined({"thread_id": thread_id, **params})
+        rows = [shared | dict(zip(_KEY_COLUMNS[len(key)], key, strict=True)) for key in sorted(keys)]
+        return [Statement(name, self._texts[name], rows)] if rows else []
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task, with one statement for each 16 of them."""

@@ -6,50 +6,17 @@ Must not know: connections, results.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import Key, Range
+from langgraph_checkpoint_custom.model.outline import BlobPlace, Branch, Place, Removal
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.searchable import index_of, with_key
 from langgraph_checkpoint_custom.sql.statements import Statements
-
-# What deletes the marked checkpoints, in this order: what a remaining checkpoint needs is hidden, the rest is deleted.
-HIDE = "purge_labels", "purge_hide_needed"
-REMOVE = "purge_writes", "purge_parents", "purge_blobs", "purge_checkpoints"
-PURGE = *HIDE, *REMOVE
-REFUSE_LABELLED = "refuse_labelled", "refuse_labelled_release"
-
-
-class Fork(NamedTuple):
-    """What a fork copies and where to, with the new metadata columns.
-
-    If the caller has not `named` the checkpoint, it has to be the newest one, or the last one of the run, when it is
-    copied.
-    """
-
-    source: str
-    target: str
-    checkpoint_id: str
-    metadata: Mapping[str, Any]
-    named: bool = True
-    run_id: str | None = None
-
-
-def fork_params(fork: Fork) -> dict[str, Any]:
-    """Return the parameters of a fork's statements."""
-    return {
-        "thread_id": fork.source,
-        "target": fork.target,
-        "checkpoint_id": fork.checkpoint_id,
-        "named": fork.named,
-        "run_id": fork.run_id,
-        "source_json": canonical(fork.source),
-        "target_json": canonical(fork.target),
-        **fork.metadata,
-    }
 
 
 class ThreadStatements(Statements):
@@ -123,7 +90,7 @@ class ThreadStatements(Statements):
         """Read a row for each run and its last checkpoint, and one for each value that shows if it is finished."""
         return self._round_trip("select_runs", thread_id=thread_id)
 
-    # Labels, rollback, and forks
+    # Labels
 
     def label_checkpoint(self, key: Key, name: str) -> RoundTrip:
         """Label a checkpoint unless the name is taken.
@@ -140,41 +107,118 @@ class ThreadStatements(Statements):
         """Read the labels of a thread."""
         return self._round_trip("select_labels", thread_id=thread_id)
 
-    def delete_checkpoint(self, key: Key) -> RoundTrip:
-        """Delete or hide a checkpoint.
+    # Deletions and forks, which are decided by an outline: model/outline.py
 
-        The first reply has rows if the checkpoint exists. The second has the labels that prevent the deletion.
+    def select_outline(self, thread_id: str, run_ids: Sequence[str] = ()) -> RoundTrip:
+        """Hold the thread's lock alone, and read the cells of its `OutlineRow`s, and its labels.
+
+        With runs, also read the places of the checkpoints to which they wrote.
         """
-        names = "mark_checkpoint", *REFUSE_LABELLED, *HIDE, "delete_open_writes", *REMOVE
-        return self._round_trip(*names, locks=self._lock(key.thread_id), **key._asdict())
+        statements = self._statements("select_outline", thread_id=thread_id)
+        statements += self._statements("select_labels", thread_id=thread_id)
+        if run_ids:
+            statements += self._statements("select_written", thread_id=thread_id, run_ids=self.array(run_ids))
+        return self._send(*statements, locks=self._lock(thread_id))
 
-    def delete_later(self, key: Key) -> RoundTrip:
-        """Delete everything after a checkpoint; the replies are as those of `delete_checkpoint`."""
-        writes = "delete_later_writes", "delete_open_writes"
-        names = "mark_later", *REFUSE_LABELLED, *HIDE, *writes, *REMOVE
-        return self._round_trip(*names, locks=self._lock(key.thread_id), **key._asdict())
+    def select_sends(self, thread_id: str) -> RoundTrip:
+        """Read the places of the checkpoints whose writes have sends."""
+        return self._round_trip("select_sends", thread_id=thread_id)
+
+    def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
+        """Read the places of the chunks of blobs; the reply may be to several statements."""
+        return self._send(*self._of_keys("select_chunks", thread_id, blobs))
+
+    def remove(
+        self,
+        thread_id: str,
+        removal: Removal,
+        blobs: Collection[BlobPlace],
+        emptied: Mapping[Place, Collection[str]],
+        run_ids: Sequence[str] | None,
+    ) -> RoundTrip | None:
+        """Change the rows of a thread as a removal says, with these blobs; None if nothing changes.
+
+        The writes of `emptied` checkpoints are deleted but those to some channels; with `run_ids`, those of these runs.
+        """
+        statements = [
+            *self._of_keys("hide_checkpoints", thread_id, removal.hidden),
+            *self._of_keys("cut_parents", thread_id, removal.cut),
+            *self._of_keys("delete_writes", thread_id, removal.gone),
+            *self._of_keys("delete_blobs", thread_id, blobs),
+            *self._of_keys("delete_checkpoints", thread_id, removal.gone),
+            *self._cut_from_deleted(thread_id, removal.gone),
+        ]
+        if removal.labels:
+            statements.append(self.statement("delete_labels", thread_id=thread_id, names=self.array(removal.labels)))
+        runs = None if run_ids is None else self.array(run_ids)
+        for (checkpoint_ns, checkpoint_id), channels in emptied.items():
+            key, kept = Key(thread_id, checkpoint_ns, checkpoint_id), self.array(sorted(channels))
+            statements.append(self.statement("delete_writes_but", **key._asdict(), kept=kept, run_ids=runs))
+        return self._send(*statements) if statements else None
+
+    def delete_early_writes(self, thread_id: str, checkpoint_id: str) -> RoundTrip:
+        """Delete writes after an id whose checkpoint does not exist."""
+        return self._round_trip("delete_early_writes", thread_id=thread_id, checkpoint_id=checkpoint_id)
+
+    def delete_all_writes(self, thread_id: str) -> RoundTrip:
+        """Delete the writes of a thread that has no checkpoint left."""
+        return self._round_trip("delete_all_writes", thread_id=thread_id)
 
     def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> RoundTrip:
-        """Read the metadata of the checkpoint to fork from, and of the target's newest checkpoint."""
-        return self._round_trip(
-            "select_fork_point", thread_id=source, target=target, checkpoint_id=checkpoint_id, run_id=run_id
+        """Hold the lock of the target alone, share that of the source, and read what a fork is decided by.
+
+        That is the metadata of the checkpoint to fork from, and of the target's newest checkpoint; and the cells of the
+        source's `OutlineRow`s.
+        """
+        point = {"target": target, "checkpoint_id": checkpoint_id, "run_id": run_id}
+        return self._send(
+            self.statement("select_fork_point", thread_id=source, **point),
+            self.statement("select_outline", thread_id=source),
+            locks=self._locks_of(source, target),
         )
 
-    def fork_thread(self, fork: Fork) -> RoundTrip:
-        """Copy a checkpoint with new metadata, and what it needs, unless something prevents it; then `store_fork`.
+    def store_fork(
+        self,
+        source: str,
+        target: str,
+        checkpoint_id: str,
+        metadata: Mapping[str, Any],
+        branch: Branch,
+        blobs: Collection[BlobPlace],
+    ) -> RoundTrip:
+        """Copy what a branch says, with these blobs; the checkpoint that it starts from gets other metadata.
 
-        The first reply says what does: the target "exists", or the checkpoint is "missing". Then nothing was copied.
+        The reply to the last statement is the number of the source's checkpoints.
         """
-        return self._send(*self._copies("fork_thread", fork), locks=self._lock(fork.target))
+        texts = {"source_json": canonical(source), "target_json": canonical(target)}
+        return self._send(
+            *self._of_keys("fork_checkpoints", source, branch.copied, target=target, **texts),
+            *self._of_keys("hide_checkpoints", target, branch.hidden),
+            *self._of_keys("cut_parents", target, branch.cut),
+            *self._of_keys("fork_blobs", source, blobs, target=target),
+            *self._of_keys("fork_writes", source, branch.written, target=target),
+            self.statement("fork_metadata", target=target, checkpoint_id=checkpoint_id, **metadata),
+            self.statement("fork_count", thread_id=source),
+        )
 
-    def store_fork(self, fork: Fork) -> RoundTrip | None:
-        """Store the copies after a `fork_thread` that nothing prevented; None if that has stored them already."""
-        return None
+    def _locks_of(self, source: str, target: str) -> Sequence[Statement]:
+        """Return what holds the lock of the target alone, and shares that of the source: nothing of it is deleted."""
+        # In the order of `lock_threads`.
+        return [
+            lock
+            for thread_id in sorted({source, target})
+            for lock in (self._lock(thread_id) if thread_id == target else self._share(thread_id))
+        ]
 
-    def _copies(self, name: str, fork: Fork) -> list[Statement]:
-        """Copy what a fork may need, and delete what it does not need."""
-        copies = self._statements(name, **fork_params(fork))
-        return copies + [self.statement(each, thread_id=fork.target) for each in PURGE]
+    @abstractmethod
+    def _of_keys(
+        self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
+    ) -> Sequence[Statement]:
+        """Return what sends a statement for many keys: of checkpoints if they have two parts, of blobs with three."""
+
+    def _cut_from_deleted(self, thread_id: str, deleted: Collection[Place]) -> Sequence[Statement]:
+        """Return what cuts children from deleted checkpoints that were stored since the outline was read."""
+        return ()
 
     # Interrupts
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import TASKS
 from langgraph.types import Command, Send
 
-from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, ConfigError, ThreadExists
-from langgraph_checkpoint_custom.engine.operation import Offload, Operation, Steps, drive
+from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, PostgresSaver, ThreadExists
+from langgraph_checkpoint_custom.engine.operation import Steps, through
 from langgraph_checkpoint_custom.operations.copies import FROM_CHECKPOINT, FROM_THREAD, fork_thread
 from tests.behaviour.helpers import (
     LONG,
@@ -289,61 +288,28 @@ async def test_a_fork_copies_nothing_of_deleted_checkpoints(client: Client) -> N
     await client.delete_thread("t")  # With the write that has no checkpoint.
 
 
-def test_a_fork_during_a_prune_looks_up_the_newest_checkpoint_again(saver: CheckpointSaver) -> None:
-    """Between the two round trips of a fork, another checkpoint may become the newest, and the first be deleted."""
-    where = saver.put(config(), checkpoint("1"), metadata(), {})
-
-    def meanwhile() -> None:
-        saver.put(where, checkpoint("2"), metadata(), {})
-        saver.prune(["thread"])
-
-    made, round_trips = forked_during(saver, "thread", meanwhile)
-    assert made["configurable"]["checkpoint_id"] == "2"
-    assert round_trips == (4 if saver._dialect.system == "postgresql" else 5)  # SQLite looks and copies in two.
-
-
 @pytest.mark.parametrize("run_id", [None, "run"])
-def test_a_fork_during_a_run_copies_one_consistent_state(saver: CheckpointSaver, run_id: str | None) -> None:
-    """With its own writes: those of the previous checkpoint belong to a superstep that has ended."""
-    where = saver.put(config(), checkpoint("1"), metadata(run_id="run"), {})
-    saver.put_writes(where, [("a", 1)], "task")
+def test_a_fork_during_a_run_copies_one_consistent_state(postgres_url: str, run_id: str | None) -> None:
+    """With its own writes: those of the previous checkpoint belong to a superstep that has ended.
 
-    def meanwhile() -> None:
-        then = saver.put(where, checkpoint("2"), metadata(run_id="run"), {})
-        saver.put_writes(then, [("a", 2)], "task")
+    On SQLite, the transaction of the fork holds the file.
+    """
+    with PostgresSaver(postgres_url) as saver:
+        where = saver.put(config(), checkpoint("1"), metadata(run_id="run"), {})
+        saver.put_writes(where, [("a", 1)], "task")
+        round_trips = 0
 
-    made, _ = forked_during(saver, "thread", meanwhile, run_id)
-    found = saver.get_tuple(made)
-    assert found is not None
-    assert found.checkpoint["id"] == "2"
-    assert found.pending_writes == [("task", "a", 2)]
-
-
-def test_two_forks_into_the_same_target_are_not_mixed(saver: CheckpointSaver) -> None:
-    """The second fork raises, and the target has what the first one has copied."""
-    for thread, checkpoint_id in (("one", "1"), ("two", "2")):
-        saver.put(config(thread), checkpoint(checkpoint_id, {"a": thread}, {"a": "1"}), metadata(), {"a": "1"})
-    with pytest.raises(ThreadExists):
-        forked_during(saver, "one", lambda: saver.fork_thread("two", "fork"))
-    assert [found.checkpoint["channel_values"] for found in saver.list(config("fork"))] == [{"a": "two"}]
-
-
-def forked_during(
-    saver: CheckpointSaver, source: str, meanwhile: Callable[[], object], run_id: str | None = None
-) -> tuple[RunnableConfig, int]:
-    """Fork a thread, and call `meanwhile` before the second round trip. Also returns the number of round trips."""
-    round_trips = 0
-
-    def perform(request: Any) -> Any:
-        nonlocal round_trips
-        if not isinstance(request, Offload):
+        def meanwhile(request: Any) -> Steps[Any]:
+            nonlocal round_trips
             round_trips += 1
-            if round_trips == 2:
-                meanwhile()
-        return saver._driver.run(Operation("test", "write", lambda: performed(request)))
+            if round_trips == 2:  # The first one has read the outline of the source.
+                then = saver.put(where, checkpoint("2"), metadata(run_id="run"), {})
+                saver.put_writes(then, [("a", 2)], "task")
+            return (yield request)
 
-    return drive(fork_thread(saver._dialect, saver._codec, source, "fork", None, run_id), perform), round_trips
-
-
-def performed(request: Any) -> Steps[Any]:
-    return (yield request)
+        fork = fork_thread(saver._dialect, saver._codec, "thread", "fork", None, run_id)
+        made = saver._driver.run(replace(fork, start=lambda: through(fork.start(), meanwhile)))
+        found = saver.get_tuple(made)
+        assert found is not None
+        assert found.checkpoint["id"] == "2"
+        assert found.pending_writes == [("task", "a", 2)]

@@ -83,7 +83,6 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
             [("a", 1), ("b", 2)],
             "task",
         )
-        put(saver, "marked", a=["x"])
         labelled = put(saver, "labelled", a=1)
         saver.label(labelled, "mine")
         theirs = put(saver.for_tenant("acme"), "theirs", a=["x"])
@@ -91,10 +90,6 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
     assert own_cli.json("doctor", code=1)["checks"]["write without a checkpoint"]["wrong"] is False
     database.run("DELETE FROM blobs WHERE channel = 'b'")
     database.run("DELETE FROM blobs WHERE channel = 'big' AND substr(version, 1, 2) = '#/'")
-    database.run(
-        "UPDATE checkpoints SET deleting = :yes WHERE thread_id = 'marked'",
-        yes=True if database.kind == "postgres" else 1,
-    )
     database.run("DELETE FROM checkpoints WHERE thread_id = 'labelled'")
     database.run(
         "UPDATE checkpoints SET blob_channels = :none, blob_versions = :none WHERE thread_id = 'later'",
@@ -104,7 +99,6 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
     expected = {
         "missing value": 1,
         "missing chunk": chunks,
-        "half deleted": 1,
         "deleted parent": 1,
         "id before its parent": 1,
         "unused value": 1,

@@ -14,6 +14,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph_checkpoint_custom import (
     CheckpointLabelled,
     CheckpointNotFound,
+    Contention,
     LabelExists,
     SchemaMissing,
     SchemaOutdated,
@@ -34,6 +35,7 @@ from langgraph_checkpoint_custom.engine.operation import (
 )
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, key_of
+from langgraph_checkpoint_custom.model.outline import OutlineRow
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.copies import copy_thread, fork_thread
@@ -43,6 +45,7 @@ from langgraph_checkpoint_custom.operations.delete import (
     delete_thread,
     prune_thread,
     rollback,
+    threads_of_runs,
 )
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
 from langgraph_checkpoint_custom.operations.interrupts import waiting_threads
@@ -122,8 +125,9 @@ def a_checkpoint(**values: Any) -> Checkpoint:
         (lambda d: runs_of_thread(d, CODEC, "t"), 1),
         (lambda d: history_page(d, CODEC, first_page("t", None, None, None, 10), ()), 1),
         (lambda d: delete_thread(d, "t"), 1),
-        (lambda d: delete_for_runs(d, ["r"]), 1),
-        (lambda d: delete_for_runs(d, []), 0),
+        (lambda d: threads_of_runs(d, ["r"]), 1),
+        (lambda d: threads_of_runs(d, []), 0),
+        (lambda d: delete_for_runs(d, "t", ["r"]), 1),
         (lambda d: prune_thread(d, "t", 2), 1),
         (lambda d: copy_thread(d, "a", "b"), 1),
         (lambda d: waiting_threads(d, CODEC, ""), 1),
@@ -148,14 +152,47 @@ async def test_operations_take_their_number_of_round_trips(
         assert len(script.round_trips) == round_trips
 
 
-def test_prune_needs_one_round_trip_if_no_other_checkpoint_stays(d: SqlDialect) -> None:
-    script = Script([[(True,)]])  # No other checkpoint stayed.
+def outline_row(checkpoint_id: str, parent_id: str | None = None, **cells: Any) -> tuple[Any, ...]:
+    row = OutlineRow("", checkpoint_id, parent_id, None, None, 4, False, "[]", "[]", "[]", "[]")
+    return tuple(row._replace(**cells))
+
+
+def test_a_prune_reads_what_it_decides_by_and_nothing_else(d: SqlDialect) -> None:
+    """Sends only for old formats, chunks only of values that may go, and those of others only if there are any."""
+    blobs = {"blob_channels": '["a"]', "blob_versions": '["1"]'}
+    more = {"blob_channels": '["a"]', "blob_versions": '["2"]'}
+    reads = ["select_outline", "select_labels"]
+    cases: list[tuple[list[Reply], list[str]]] = [
+        ([[[], []]], []),
+        ([[[outline_row("1")], []]], []),
+        ([[[outline_row("1"), outline_row("2", "1")], []]], ["remove"]),
+        ([[[outline_row("1", format=3)], []]], ["select_sends"]),
+        ([[[outline_row("1", **blobs), outline_row("2", **blobs)], []]], ["remove"]),
+        ([[[outline_row("1", **blobs), outline_row("2")], []]], ["select_chunks", "remove"]),
+        (
+            [[[outline_row("1", **blobs), outline_row("2", **more)], []], [[("", "a", "#/1")]]],
+            ["select_chunks", "select_chunks", "remove"],
+        ),
+    ]
+    for replies, expected in cases:
+        script = Script(*replies)
+        drive(prune_thread(d, "t"), script)
+        first, *names = script.names
+        assert first == reads
+        assert ["remove" if "delete_checkpoints" in each else each[0] for each in names] == expected
+
+
+def test_a_deletion_names_the_rows_that_go(d: SqlDialect) -> None:
+    """A row that is stored meanwhile has no such key."""
+    script = Script([[outline_row("1"), outline_row("2", "1"), outline_row("3", "1", hidden=True)], []])
     drive(prune_thread(d, "t"), script)
-    assert len(script.round_trips) == 1
-    script = Script([[]])
-    drive(prune_thread(d, "t"), script)
-    assert len(script.round_trips) == (2 if d.system == "postgresql" else 1)
-    assert "mark_superseded" in script.names[-1]
+    (statement,) = [each for each in script.round_trips[1].statements if each.name == "delete_checkpoints"]
+    if d.system == "postgresql":
+        assert isinstance(statement.params, dict)
+        assert statement.params["checkpoint_ids"] == '{"1","3"}'
+    else:
+        keys: Any = statement.params
+        assert [each["checkpoint_id"] for each in keys] == ["1", "3"]
 
 
 def locks(round_trip: RoundTrip) -> list[str]:
@@ -371,22 +408,23 @@ def test_a_label_that_is_taken_is_refused(d: SqlDialect) -> None:
 
 
 def test_checkpoints_to_delete_must_exist_and_have_no_label(d: SqlDialect) -> None:
-    key = Key("t", "", "2")
-    makes: dict[str, Callable[[SqlDialect, Key], Operation[Any]]]
-    makes = {"mark_checkpoint": delete_checkpoint, "mark_later": rollback}
-    for mark, make in makes.items():
-        nothing: Reply = [[] for _ in drive_names(make(d, key))]
-        there, refused = [[("2",)], *nothing[1:]], [[("2",)], [("name",)], *nothing[2:]]
+    rows = [outline_row("1"), outline_row("2", "1"), outline_row("3", "2")]
+    operations: list[tuple[Callable[[SqlDialect, Key], Operation[Any]], str]] = [
+        (delete_checkpoint, "3"),
+        (rollback, "2"),
+    ]
+    for operation, checkpoint_id in operations:
+        key = Key("t", "", checkpoint_id)
+        script = Script([rows, [("name", "", "3")]])
         with pytest.raises(CheckpointLabelled, match="'name'"):
-            drive(make(d, key), Script(refused))
-        assert drive(make(d, key), Script(there))
-        names = drive_names(make(d, key))
-        assert names[:3] == [mark, "refuse_labelled", "refuse_labelled_release"]
-        # Writes are deleted after it is known which ones are needed, and while marked rows still exist.
-        assert names.index("purge_hide_needed") < names.index("delete_open_writes") < names.index("purge_checkpoints")
-    assert drive(delete_checkpoint(d, key), Script()) is False
-    with pytest.raises(CheckpointNotFound, match="'2'"):
-        drive(rollback(d, key), Script())
+            drive(operation(d, key), script)
+        assert len(script.round_trips) == 1
+        assert drive(operation(d, key), Script([rows, [("other", "", "1")]]))
+    replies: list[Reply] = [[[], []], [[outline_row("2", hidden=True)], []]]
+    for reply in replies:
+        assert drive(delete_checkpoint(d, Key("t", "", "2")), Script(reply)) is False
+        with pytest.raises(CheckpointNotFound, match="'2'"):
+            drive(rollback(d, Key("t", "", "2")), Script(reply))
 
 
 def test_a_fork_reads_its_checkpoint_and_copies_in_a_second_round_trip(d: SqlDialect) -> None:
@@ -399,14 +437,11 @@ def test_a_fork_reads_its_checkpoint_and_copies_in_a_second_round_trip(d: SqlDia
         assert found["configurable"] == {"thread_id": "b", "checkpoint_ns": "", "checkpoint_id": "1"}
         return script
 
-    point = ("point", "1", *metadata())
-    script = fork([[point]])
-    assert script.names[0] == ["select_fork_point"]
-    assert script.names[1][0] == "fork_thread"
-    # SQLite copies only after the check, because statements that are sent with a refusal would be stored there.
-    assert len(script.round_trips) == (2 if d.system == "postgresql" else 3)
-    assert script.names[-1][-1] == "purge_checkpoints"
-    params = script.round_trips[1].statements[0].params
+    point, rows, count = ("point", "1", *metadata()), [outline_row("1")], [[(1,)]]
+    script = fork([[point], rows], count)
+    assert script.names[0] == ["select_fork_point", "select_outline"]
+    assert script.names[1] == ["fork_checkpoints", "fork_writes", "fork_metadata", "fork_count"]
+    (params,) = [each.params for each in script.round_trips[1].statements if each.name == "fork_metadata"]
     assert isinstance(params, dict)
     origin = {"forked_from_thread": "a", "forked_from_checkpoint": "1"}
     assert CODEC.loads(params["metadata_type"], params["metadata"], ("metadata", "", "1")) == {
@@ -415,24 +450,15 @@ def test_a_fork_reads_its_checkpoint_and_copies_in_a_second_round_trip(d: SqlDia
     }
     assert all(name in params["metadata_filter"] for name in origin)
     # What was forked already is not forked again. Any other checkpoint in the target is refused.
-    assert len(fork([[point, ("target", "1", *metadata(**origin))]]).round_trips) == 1
+    assert len(fork([[point, ("target", "1", *metadata(**origin))], rows]).round_trips) == 1
     targets = [("1", *metadata()), ("2", *metadata(**origin)), (None, None, None)]
     for target in targets:
         with pytest.raises(ThreadExists, match="'b'"):
-            fork([[point, ("target", *target)]])
-    rest: Reply = [[] for _ in script.round_trips[1].statements[1:]]
-    # Changes between the two round trips are detected.
-    for reason, then, error in (
-        ("exists", [point, ("target", *targets[0])], ThreadExists),
-        ("missing", [], CheckpointNotFound),
-    ):
-        with pytest.raises(error):
-            fork([[point]], [[(reason,)], *rest], [then])
-    same = ("target", "1", *metadata(**origin))
-    again = fork([[point]], [[("exists",)], *rest], [[point, same]])
-    assert [names[0] for names in again.names] == ["select_fork_point", "fork_thread", "select_fork_point"]
-    with pytest.raises(CheckpointNotFound, match="run 'r'"):
-        drive(fork_thread(d, CODEC, "a", "b", None, "r"), Script([[]]))
+            fork([[point, ("target", *target)], rows])
+    with pytest.raises(CheckpointNotFound):
+        fork([[], rows])
+    with pytest.raises(Contention):  # The source got a checkpoint after its outline was read.
+        fork([[point], rows], [[(2,)]])
 
 
 def drive_names(op: Operation[Any]) -> list[str]:

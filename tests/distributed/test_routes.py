@@ -11,8 +11,7 @@ import pytest
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.keys import Key, WriteRow
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
-from langgraph_checkpoint_custom.sql.thread_statements import Fork
-from tests.plans.explaining import NO_METADATA, a_checkpoint, an_extension, maintenance, round_trips
+from tests.plans.explaining import a_checkpoint, an_extension, maintenance, round_trips
 
 SHARDS = 4
 
@@ -36,7 +35,7 @@ ACROSS = {
     "stored checkpoints",
 }
 # Cases about two threads, which may be on two servers.
-OF_TWO = {"copy", "stored copy", "fork point", "check of a fork", "fork"}
+OF_TWO = {"copy", "stored copy", "fork point", "fork"}
 # They need an index that these tables do not have.
 SEARCHED = {"threads, searched", "count of threads, searched"}
 
@@ -58,7 +57,6 @@ def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
         "check of a put": d.put_checkpoint(encoded, only_newest=True, even_if_hidden=False),
         "put of values": d.store_checked(encoded, ()) or RoundTrip(()),
         "stored copy": d.store_copy("t7", "t8") or RoundTrip(()),
-        "check of a fork": d.fork_thread(Fork("t7", "new", "000050", NO_METADATA)),
         "writes": d.insert_writes(key, rows[:2], None),
         "many writes": d.insert_writes(key, rows, None),
         "writes with a claim": d.insert_writes(key, rows, "claim"),

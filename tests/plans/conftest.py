@@ -21,7 +21,7 @@ LONG, THREADS, SHORT = 4_000, 1_960, 100
 FILL_POSTGRES = """
 INSERT INTO langgraph_checkpoint.checkpoints
 SELECT 't' || t, '', to_char(i, 'FM000000'), CASE WHEN i > 1 THEN to_char(i - 1, 'FM000000') END, NULL,
-    'run' || t || '-' || i / 10, 4, false, false, '{step}', '{log}',
+    'run' || t || '-' || i / 10, 4, false, '{step}', '{log}',
     CASE WHEN i %% 100 = 1 THEN '{messages,log}' ELSE '{messages}' END::text[],
     CASE WHEN i %% 100 = 1 THEN ARRAY[i::text, i::text] ELSE ARRAY[i::text] END,
     'msgpack', '\\x80', 'msgpack', '\\x80',
@@ -52,7 +52,7 @@ WITH RECURSIVE t (t) AS (SELECT 0 UNION ALL SELECT t + 1 FROM t WHERE t < :threa
 i (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM i WHERE i < :long)
 INSERT INTO checkpoints
 SELECT 't' || t, '', printf('%06d', i), CASE WHEN i > 1 THEN printf('%06d', i - 1) END, NULL,
-    'run' || t || '-' || i / 10, 4, 0, 0, '["step"]', '["log"]',
+    'run' || t || '-' || i / 10, 4, 0, '["step"]', '["log"]',
     CASE WHEN i % 100 = 1 THEN '["messages","log"]' ELSE '["messages"]' END,
     CASE WHEN i % 100 = 1 THEN json_array('' || i, '' || i) ELSE json_array('' || i) END,
     'msgpack', x'80', json_object('source', '"loop"', 'step', '' || i, 'run', printf('"run%d-%d"', t, i / 10)),

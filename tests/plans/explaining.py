@@ -15,11 +15,11 @@ from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
 from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, WriteRow
+from langgraph_checkpoint_custom.model.outline import Branch, Outline, Removal, later, superseded
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
-from langgraph_checkpoint_custom.sql.thread_statements import Fork
 from tests.plans.conftest import SHORT
 
 LOOP = narrowing(wanted({"source": "loop"}), contains=True)
@@ -134,27 +134,50 @@ def some_writes(d: SqlDialect, thread_id: str) -> tuple[Form, Sequence[Any]]:
     return form, d.writes_params(key, rows)
 
 
-def maintenance(d: SqlDialect) -> dict[str, RoundTrip]:
+def an_outline(size: int) -> Outline:
+    """The outline of the thread t7 of the stores, if this is its size, with one value in each checkpoint."""
+    return Outline(
+        (
+            "",
+            f"{n:06}",
+            f"{n - 1:06}" if n > 1 else None,
+            None,
+            f"run7-{n // 10}",
+            4,
+            False,
+            "[]",
+            "[]",
+            '["messages"]',
+            f'["{n}"]',
+        )
+        for n in range(1, size + 1)
+    )
+
+
+def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
     """Statements that change many rows or read all."""
     after = {"thread_id": "t5", "checkpoint_ns": "", "checkpoint_id": ""}
-    fork = Fork("t7", "new", "000050", NO_METADATA)
-    stored = d.store_fork(fork)
+    outline = an_outline(size)
+    pruned, rolled_back = Removal(outline, superseded(outline, 1)), Removal(outline, later(outline, "000050"))
+    branch = Branch(outline, "000050")
     return {
         "put with references": d.put_checkpoint(an_extension("t7"), only_newest=True, even_if_hidden=False),
         "threads of runs": d.threads_of_runs(["run7-3"]),
-        "delete runs": d.delete_runs("t7", ["run7-3"]),
-        "prune": d.delete_superseded("t7", 1),
-        "prune to the newest": d.delete_all_but_newest("t7") or RoundTrip(()),
+        "outline": d.select_outline("t7", ["run7-3"]),
+        "sends": d.select_sends("t7"),
+        "chunks": d.select_chunks("t7", pruned.blobs),
+        "prune": d.remove("t7", pruned, pruned.blobs, {}, None) or RoundTrip(()),
+        "delete runs": d.remove("t7", rolled_back, rolled_back.blobs, {("", "000050"): {"log"}}, ["run7-3"])
+        or RoundTrip(()),
+        "delete early writes": d.delete_early_writes("t7", "000050"),
+        "delete all writes": d.delete_all_writes("t7"),
         "copy": d.copy_thread("t7", "t8"),
         "delete a thread": d.delete_thread("t7"),
-        "delete an idle thread": d.delete_idle("t7", "999999"),
         "places": d.select_checkpoint_ids(["t7"]),
         "places that a prune looks at": d.select_visible_checkpoints("t7"),
         "fork point": d.select_fork_point("t7", "t8", None, "run7-3"),
-        "fork": d.fork_thread(fork) if stored is None else stored,
+        "fork": d.store_fork("t7", "new", "000050", NO_METADATA, branch, branch.blobs),
         "label": d.label_checkpoint(Key("t7", "", None), "name"),
-        "delete a checkpoint": d.delete_checkpoint(Key("t7", "", "000050")),
-        "rollback": d.delete_later(Key("t7", "", "000050")),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
     }
 
@@ -252,5 +275,5 @@ def sqlite_reads(path: Path, statement: Statement) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
         details = sqlite_plan(connection, statement)
     scans = [text for text in details if text.startswith("SCAN ") and text.split()[1] in TABLES]
-    scans = [text for text in scans if "VIRTUAL TABLE" not in text and "checkpoints_deleting" not in text]
+    scans = [text for text in scans if "VIRTUAL TABLE" not in text]
     return scans + [text for text in details if "BLOOM FILTER" in text]

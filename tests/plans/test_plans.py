@@ -19,23 +19,21 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, open_saver
-from langgraph_checkpoint_custom.engine.operation import Form, Statement
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.model.outline import Removal, of_runs
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
-from langgraph_checkpoint_custom.sql.thread_statements import Fork
-from tests.plans.conftest import FILL_POSTGRES
 from tests.plans.explaining import (
     CASES,
     MAINTENANCE,
-    NO_METADATA,
     a_checkpoint,
+    an_outline,
     connected,
     explain,
     maintenance,
-    prepare,
     round_trips,
     some_writes,
     sqlite_plan,
@@ -149,7 +147,10 @@ def test_sqlite_reads_the_readable_view_by_index(
 def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[str], owner: bool) -> None:
     d = PostgresDialect("langgraph_checkpoint")
     threads = sorted({f"t{run_id[3]}" for run_id in run_ids if run_id != "unknown"})
-    deletions = [d.delete_runs(thread_id, run_ids) for thread_id in threads]
+    outline = an_outline(100)
+    removal = Removal(outline, of_runs(outline, ["run7-3"]))
+    changes = [d.remove(thread_id, removal, removal.blobs, {}, run_ids) or RoundTrip(()) for thread_id in threads]
+    deletions = [*(d.select_outline(thread_id, run_ids) for thread_id in threads), *changes]
     with connected(postgres_store, owner=owner) as connection:
         rows = 0
         for statement in [s for round_trip in (d.threads_of_runs(run_ids), *deletions) for s in round_trip.statements]:
@@ -239,31 +240,10 @@ def test_postgres_changes_a_thread_in_proportion_to_it_where_it_is_a_tenth_of_th
 ) -> None:
     d = PostgresDialect("langgraph_checkpoint")
     with connected(few_postgres_threads, owner=owner) as connection:
-        if case == "prune to the newest":
-            connection.execute("DELETE FROM langgraph_checkpoint.labels")
-            connection.execute("UPDATE langgraph_checkpoint.checkpoints SET delta_channels = '{}'")
         rows = 0
-        for statement in maintenance(d)[case].statements:
+        for statement in maintenance(d, 1_000)[case].statements:
             rows += sum(read for _, read in statement_rows(explain(connection, statement, generic=generic)))
         assert 0 < rows <= 300_000  # Of all nodes; a million and more if each row is searched among all others.
-        connection.rollback()
-
-
-@pytest.mark.parametrize("checkpoint_id", ["000050", "000100"])
-def test_postgres_forks_by_index(postgres_store: str, checkpoint_id: str) -> None:
-    round_trip = PostgresDialect("langgraph_checkpoint").fork_thread(Fork("t7", "new", checkpoint_id, NO_METADATA))
-    with psycopg.connect(postgres_store) as connection:
-        rows = 0
-        for statement in round_trip.statements:
-            scans, read = table_reads(explain(connection, statement))
-            assert (statement.name, scans) == (statement.name, [])
-            rows += read
-        # The names of the delta channels of a thread of 100, and the 50 or 100 back to the snapshot with their values.
-        assert 100 < rows <= 6_000
-        copied = connection.execute(
-            "SELECT count(*) FROM langgraph_checkpoint.checkpoints WHERE thread_id = 'new'"
-        ).fetchone()
-        assert copied == (int(checkpoint_id),)
         connection.rollback()
 
 
@@ -315,26 +295,6 @@ def test_sqlite_plans_do_not_depend_on_statistics(
                 plans.append(sqlite_plan(connection, statement))
             connection.close()
         assert plans[0] == plans[1], statement.name
-
-
-def test_a_prune_that_was_prepared_while_the_tables_were_empty_takes_linear_time(postgres_url: str) -> None:
-    """A session keeps its plan until the tables are analyzed."""
-    round_trip = PostgresDialect("langgraph_checkpoint").delete_all_but_newest("t0")
-    assert round_trip is not None
-    (quick,) = round_trip.statements
-    with psycopg.connect(postgres_url, cursor_factory=psycopg.ClientCursor) as connection:
-        connection.execute("SET plan_cache_mode = force_generic_plan")
-        execute, values = prepare(connection, quick)
-        connection.execute(execute, values)
-        connection.execute(FILL_POSTGRES, {"threads": 0, "long": 1_000, "short": 0})
-        connection.execute(
-            "DELETE FROM langgraph_checkpoint.labels; UPDATE langgraph_checkpoint.checkpoints SET delta_channels = '{}'"
-        )
-        ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {execute}", values).fetchall()
-        assert connection.execute("SELECT count(*) FROM langgraph_checkpoint.checkpoints").fetchone() == (1,)
-    nodes = [node for node, _ in statement_rows(plan[0]["Plan"])]
-    compared = sum(node.get("Actual Loops", 1) * node.get("Rows Removed by Join Filter", 0) for node in nodes)
-    assert compared <= 10_000
 
 
 def test_the_explained_store_is_the_one_the_saver_reads(postgres_store: str, sqlite_store: Path) -> None:

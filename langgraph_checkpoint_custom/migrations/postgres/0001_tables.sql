@@ -11,7 +11,6 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
     run_id text COLLATE "C",
     format integer NOT NULL,
     hidden boolean NOT NULL DEFAULT false,
-    deleting boolean NOT NULL DEFAULT false,
     inline_channels text[] COLLATE "C" NOT NULL,
     delta_channels text[] COLLATE "C" NOT NULL,
     blob_channels text[] COLLATE "C" NOT NULL,
@@ -27,7 +26,6 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
 
 CREATE INDEX checkpoints_of_run ON langgraph_checkpoint.checkpoints (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX checkpoints_by_id ON langgraph_checkpoint.checkpoints (tenant, checkpoint_id);
-CREATE INDEX checkpoints_deleting ON langgraph_checkpoint.checkpoints (thread_id, checkpoint_ns) WHERE deleting;
 
 CREATE TABLE langgraph_checkpoint.blobs (
     thread_id text COLLATE "C" NOT NULL,

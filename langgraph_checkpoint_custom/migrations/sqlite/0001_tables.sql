@@ -7,7 +7,6 @@ CREATE TABLE checkpoints (
     run_id TEXT,
     format INTEGER NOT NULL,
     hidden INTEGER NOT NULL DEFAULT 0,
-    deleting INTEGER NOT NULL DEFAULT 0,
     inline_channels TEXT NOT NULL,
     delta_channels TEXT NOT NULL,
     blob_channels TEXT NOT NULL,
@@ -25,7 +24,6 @@ CREATE TABLE checkpoints (
 
 CREATE INDEX checkpoints_of_run ON checkpoints (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX checkpoints_by_id ON checkpoints (tenant, checkpoint_id);
-CREATE INDEX checkpoints_deleting ON checkpoints (thread_id, checkpoint_ns) WHERE deleting;
 
 CREATE TABLE blobs (
     thread_id TEXT NOT NULL,

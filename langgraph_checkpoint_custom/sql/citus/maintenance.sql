@@ -47,8 +47,6 @@ SELECT 'deleted parent', o.*, NULL, NULL FROM (
 UNION ALL
 SELECT 'id before its parent', thread_id, checkpoint_ns, checkpoint_id, parent_id, NULL, NULL
 FROM page WHERE parent_id > checkpoint_id
-UNION ALL
-SELECT 'half deleted', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, NULL FROM page WHERE deleting
 -- include: end_of_checkpoints
 
 -- name: doctor_blobs

@@ -31,6 +31,7 @@ ORDER BY n.checkpoint_id DESC LIMIT 1
 
 -- fragment: blob_of_reference
 -- Looks up a blob of the thread by the key in `r`.
+-- differs: SQLite has no statement that needs it.
 CROSS JOIN LATERAL (
     SELECT b.type, b.value, b.chunks FROM langgraph_checkpoint.blobs b
     WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = r.checkpoint_ns

@@ -178,7 +178,7 @@ FROM sizes WHERE channel IS NOT NULL GROUP BY 1, 2 ORDER BY 6 DESC, 1, 2 LIMIT %
 -- fragment: with_page_of_checkpoints
 -- differs: a fragment because citus/ includes it, too.
 WITH page AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, deleting, blob_channels, blob_versions
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, blob_channels, blob_versions
     FROM langgraph_checkpoint.checkpoints
     WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s)
     AND texteq(tenant, %(tenant)s)
@@ -214,8 +214,6 @@ WHERE p.parent_id IS NOT NULL AND NOT p.hidden AND NOT EXISTS (
 UNION ALL
 SELECT 'id before its parent', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
 FROM page p WHERE p.parent_id > p.checkpoint_id
-UNION ALL
-SELECT 'half deleted', p.thread_id, p.checkpoint_ns, p.checkpoint_id, NULL, NULL, NULL FROM page p WHERE p.deleting
 -- include: end_of_checkpoints
 
 -- fragment: with_page_of_blobs

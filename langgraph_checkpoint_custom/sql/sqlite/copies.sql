@@ -86,134 +86,41 @@ LEFT JOIN (
     ORDER BY checkpoint_id DESC LIMIT 1
 ) AS n
 
--- name: fork_thread
--- What may be needed is copied as hidden and marked for deletion (`deleting`), and the purge_ statements that follow
--- retain what is needed. If the checkpoint is the newest one, its superstep is open: its writes and the subgraph calls
--- that it started belong to it. Otherwise they belong to what came after it. For each subgraph with a memory of its
--- own, the checkpoint that a run from here goes on from is copied.
--- differs: only finds what prevents the fork. If nothing does, the store_fork_ statements are sent.
-SELECT 'exists' WHERE EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :target)
-UNION ALL
-SELECT 'missing' WHERE NOT EXISTS (
-    SELECT 1 FROM checkpoints
-    WHERE thread_id = :thread_id AND checkpoint_ns = '' AND checkpoint_id = :checkpoint_id AND NOT hidden
-    AND (:named OR checkpoint_id = (  -- It is still the one that is meant.
-        -- include: fork_point
-    ))
-)
+-- What a fork copies, by the keys that `Branch` in `model/outline.py` has chosen.
 
--- fragment: superstep_is_open
--- differs: a part of fork_thread in postgres/.
-NOT EXISTS (
-    SELECT 1 FROM checkpoints n
-    WHERE n.thread_id = :thread_id AND n.checkpoint_ns = '' AND n.checkpoint_id > :checkpoint_id AND NOT n.hidden
-)
-
--- name: store_fork_checkpoints
--- differs: as superstep_is_open.
+-- name: fork_checkpoints
 INSERT INTO checkpoints (
     -- include: copied_columns
-    , thread_id, hidden, deleting, parent_id, metadata_type, metadata, metadata_filter
-)
-WITH RECURSIVE point AS MATERIALIZED (
-    SELECT checkpoint_id, format,
-        -- include: superstep_is_open
-        AS is_open
-    FROM checkpoints WHERE thread_id = :thread_id AND checkpoint_ns = '' AND checkpoint_id = :checkpoint_id
-), subgraphs AS MATERIALIZED (
-    SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = :thread_id AND checkpoint_ns <> ''
-), heads AS MATERIALIZED (
-    SELECT '' AS checkpoint_ns, checkpoint_id, format FROM point
-    UNION ALL
-    SELECT s.checkpoint_ns, h.checkpoint_id, h.format
-    FROM point p
-    CROSS JOIN subgraphs s
-    CROSS JOIN checkpoints h ON h.thread_id = :thread_id AND h.checkpoint_ns = s.checkpoint_ns AND h.checkpoint_id = (
-        SELECT c.checkpoint_id FROM checkpoints c
-        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = s.checkpoint_ns AND NOT c.hidden
-        AND (p.is_open OR c.checkpoint_id < :checkpoint_id)
-        ORDER BY c.checkpoint_id DESC LIMIT 1
-    )
-    WHERE likelihood(instr(s.checkpoint_ns, ':') = 0 OR (p.is_open AND h.root_id = :checkpoint_id), 0.00001)
-), namespaces AS MATERIALIZED (
-    SELECT checkpoint_ns FROM heads
-)
--- include: delta_channels
-, retained AS MATERIALIZED (
-    SELECT heads.*, delta.channels FROM heads CROSS JOIN delta USING (checkpoint_ns)
-    WHERE likelihood(heads.checkpoint_id IS NOT NULL, 0.00001)
-)
--- include: needed_ancestors
-, copied AS MATERIALIZED (
-    SELECT checkpoint_ns, checkpoint_id, min(is_past) AS is_past
-    FROM (
-        SELECT checkpoint_ns, checkpoint_id, false AS is_past FROM retained
-        UNION ALL
-        SELECT checkpoint_ns, checkpoint_id, true FROM needed
-    )
-    GROUP BY checkpoint_ns, checkpoint_id
+    , thread_id, parent_id, hidden, metadata_type, metadata, metadata_filter
 )
 SELECT
     -- include: copied_columns
-    , :target, is_past, is_past,
-    CASE
-        WHEN hidden OR EXISTS (
-            SELECT 1 FROM checkpoints o
-            WHERE o.thread_id = :thread_id AND o.checkpoint_ns = k.checkpoint_ns AND o.checkpoint_id = k.parent_id
-            AND (is_past OR (o.checkpoint_ns, o.checkpoint_id) IN (
-                SELECT a.checkpoint_ns, a.checkpoint_id FROM copied a
-            ))
-        ) THEN parent_id
-    END,
-    iif(is_point, :metadata_type, metadata_type),
-    iif(is_point, :metadata, metadata),
-    CASE WHEN is_point THEN :metadata_filter ELSE
-        -- include: filter_for_target
-    END
-FROM (
-    SELECT c.*, k.is_past, c.checkpoint_ns = '' AND NOT k.is_past AS is_point
-    FROM copied k
-    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = k.checkpoint_ns
-        AND c.checkpoint_id = k.checkpoint_id
-    WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001)
-) AS k
-WHERE true
+    , :target, parent_id, hidden, metadata_type, metadata,
+    -- include: filter_for_target
+FROM checkpoints
+-- include: of_checkpoints
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
--- name: store_fork_blobs
--- differs: as superstep_is_open.
+-- name: fork_metadata
+-- The checkpoint that the fork starts from says where it comes from.
+UPDATE checkpoints SET metadata_type = :metadata_type, metadata = :metadata, metadata_filter = :metadata_filter
+WHERE thread_id = :target AND checkpoint_ns = '' AND checkpoint_id = :checkpoint_id
+
+-- name: fork_blobs
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
-SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.chunks
-FROM (
-    SELECT DISTINCT t.checkpoint_ns, n.value AS channel, t.blob_versions ->> n.key AS version
-    FROM checkpoints t CROSS JOIN json_each(t.blob_channels) AS n
-    WHERE t.thread_id = :target
-) AS r
--- include: blob_of_reference
-WHERE true
+SELECT :target, checkpoint_ns, channel, version, type, value, chunks FROM blobs
+-- include: of_blobs
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
--- name: store_fork_chunks
--- differs: as superstep_is_open.
-INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
-SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.chunks
-FROM (
-    SELECT DISTINCT t.checkpoint_ns, t.channel, n.value AS version
-    FROM blobs t CROSS JOIN json_each(t.chunks) AS n
-    WHERE t.thread_id = :target
-) AS r
--- include: blob_of_reference
-WHERE true
-ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
-
--- name: store_fork_writes
--- differs: as superstep_is_open.
-INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value)
-SELECT :target, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type, w.value
-FROM checkpoints t
-CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = t.checkpoint_ns
-    AND w.checkpoint_id = t.checkpoint_id
-WHERE t.thread_id = :target AND (t.deleting OR
-    -- include: superstep_is_open
+-- name: fork_writes
+INSERT INTO writes (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 )
+SELECT :target, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+FROM writes
+-- include: of_checkpoints
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+
+-- name: fork_count
+-- How many checkpoints the source has now. More than before mean that a run has gone on.
+SELECT count(*) FROM checkpoints WHERE thread_id = :thread_id

@@ -32,8 +32,3 @@ AND (:filter = '[]' OR NOT EXISTS (
 SELECT n.checkpoint_id FROM checkpoints n
 WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND NOT n.hidden
 ORDER BY n.checkpoint_id DESC LIMIT 1
-
--- fragment: blob_of_reference
--- Looks up a blob of the thread by the key in `r`.
-CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = r.checkpoint_ns
-    AND b.channel = r.channel AND b.version = r.version

@@ -1,9 +1,8 @@
-"""What the plan of a deletion makes of a random thread is, row by row, what the SQL makes of it, on both databases."""
+"""The rows of random threads become what the plan of a deletion or fork says, on both databases."""
 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -24,14 +23,18 @@ from langgraph_checkpoint_custom.model.outline import (
     of_runs,
     superseded,
 )
-from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, delete_for_runs, prune_thread, rollback
-from langgraph_checkpoint_custom.operations.sweep import delete_idle
+from langgraph_checkpoint_custom.operations.delete import (
+    delete_checkpoint,
+    delete_for_runs,
+    delete_idle,
+    prune_thread,
+    rollback,
+)
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.model.random_threads import RUNS, Thread, random_thread
 from tests.stores import Store
 
-TREES = int(os.environ.get("TREES", "150"))
-FIRST = int(os.environ.get("FIRST_TREE", "0"))
+TREES = 30
 
 
 class State(NamedTuple):
@@ -112,7 +115,9 @@ def cases(thread: Thread, random: Random) -> dict[str, Case]:
     found = {
         f"prune {keep}": Case(lambda d, t: prune_thread(d, t, keep), applied(thread, superseded(outline, keep))),
         "prune": Case(lambda d, t: prune_thread(d, t), applied(thread, superseded(outline, 1))),
-        f"runs {runs}": Case(lambda d, t: delete_for_runs(d, runs), applied(thread, of_runs(outline, runs), runs=runs)),
+        f"runs {runs}": Case(
+            lambda d, t: delete_for_runs(d, t, runs), applied(thread, of_runs(outline, runs), runs=runs)
+        ),
         f"checkpoint {place}": Case(
             lambda d, t: delete_checkpoint(d, Key(t, *place)),
             unless_labelled(of_checkpoint(outline, place), opens=True),
@@ -196,7 +201,7 @@ def read(fetch: Callable[[str], list[Any]], prefix: str, thread_id: str) -> Stat
 
 
 @pytest.mark.leaves_damage("random threads have holes")
-def test_the_plan_is_what_the_sql_does(own_store: Store) -> None:
+def test_the_rows_become_what_the_plan_says(own_store: Store) -> None:
     with own_store.open() as saver:
         saver.setup()
         d, driver = saver.backend.dialect, saver.backend.driver
@@ -213,7 +218,7 @@ def test_the_plan_is_what_the_sql_does(own_store: Store) -> None:
                     cursor.executemany(sql.replace("?", "%s"), rows)
 
             prefix, lists = "langgraph_checkpoint.", json.loads
-        for seed in range(FIRST, FIRST + TREES):
+        for seed in range(TREES):
             random = Random(seed)
             thread = random_thread(random)
             for number, (name, case) in enumerate(cases(thread, random).items()):
