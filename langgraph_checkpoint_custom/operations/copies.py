@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
-from langgraph_checkpoint_custom.errors import CheckpointNotFound, Contention, ThreadExists
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, ThreadExists
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_metadata
 from langgraph_checkpoint_custom.model.outline import Branch, Outline
@@ -39,12 +39,23 @@ def fork_thread(
     """Start a thread from a checkpoint, from the last one of a run, or from the newest; returns its config.
 
     Round trips: 3, with the end of the transaction. One more for each of these: to find the chunks of values; for
-        checkpoints older than format 4. 2 if an earlier attempt has made the fork.
+        checkpoints older than format 4. 2 if an earlier attempt has made the fork. If a run stores a checkpoint in the
+        source between them, and the fork is of the newest one, the copies are deleted and made again.
     Rows: all checkpoints of the source without values, and what is copied.
     Idempotent: yes, as long as no run has continued in the target.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint.
     """
-    rows, outlined = yield d.select_fork_point(source, target, checkpoint_id, run_id)
+    config = None
+    while config is None:
+        config = yield from _fork(d, codec, source, target, checkpoint_id, run_id)
+    return config
+
+
+def _fork(
+    d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
+) -> Steps[RunnableConfig | None]:
+    """Try once; None if a run stored a checkpoint meanwhile: the newest one, or one to which copied writes belong."""
+    outlined, rows = yield d.select_fork_point(source, target, checkpoint_id, run_id)
     found = {row[0]: row[1:] for row in rows}
     if "point" not in found:
         if run_id is not None:
@@ -60,6 +71,8 @@ def fork_thread(
             if (metadata.get(FROM_THREAD), metadata.get(FROM_CHECKPOINT)) == (source, point):
                 return config_of(target, "", point)
         raise _exists(target)
+    if all((row[0], row[1]) != ("", point) for row in outlined):
+        return None
     sends = yield from sends_for(d, source, outlined)
 
     def decide() -> tuple[dict[str, Any], Branch]:
@@ -82,8 +95,8 @@ def fork_thread(
     blobs = branch.blobs | (yield from chunks_of(d, source, branch.blobs))
     *_, ((count,),) = yield d.store_fork(source, target, point, columns, branch, blobs)
     if branch.is_open and count != len(outlined):
-        # A run stored a checkpoint, maybe of a subgraph, and after it the writes that were copied.
-        raise Contention(f"fork_thread: thread {source!r} got a checkpoint meanwhile", operation="fork_thread")
+        yield d.delete_fork(target, branch, blobs)
+        return None
     return config_of(target, "", point)
 
 

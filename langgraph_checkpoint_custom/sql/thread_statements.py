@@ -167,13 +167,13 @@ class ThreadStatements(Statements):
     def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> RoundTrip:
         """Hold the lock of the target alone, share that of the source, and read what a fork is decided by.
 
-        That is the metadata of the checkpoint to fork from, and of the target's newest checkpoint; and the cells of the
-        source's `OutlineRow`s.
+        That is the cells of the source's `OutlineRow`s; and the metadata of the checkpoint to fork from, and of the
+        target's newest checkpoint.
         """
         point = {"target": target, "checkpoint_id": checkpoint_id, "run_id": run_id}
         return self._send(
-            self.statement("select_fork_point", thread_id=source, **point),
             self.statement("select_outline", thread_id=source),
+            self.statement("select_fork_point", thread_id=source, **point),
             locks=self._locks_of(source, target),
         )
 
@@ -199,6 +199,14 @@ class ThreadStatements(Statements):
             *self._of_keys("fork_writes", source, branch.written, target=target),
             self.statement("fork_metadata", target=target, checkpoint_id=checkpoint_id, **metadata),
             self.statement("fork_count", thread_id=source),
+        )
+
+    def delete_fork(self, target: str, branch: Branch, blobs: Collection[BlobPlace]) -> RoundTrip:
+        """Delete what `store_fork` has stored."""
+        return self._send(
+            *self._of_keys("delete_writes", target, branch.written),
+            *self._of_keys("delete_blobs", target, blobs),
+            *self._of_keys("delete_checkpoints", target, branch.copied),
         )
 
     def _locks_of(self, source: str, target: str) -> Sequence[Statement]:

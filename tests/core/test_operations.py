@@ -14,7 +14,6 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph_checkpoint_custom import (
     CheckpointLabelled,
     CheckpointNotFound,
-    Contention,
     LabelExists,
     SchemaMissing,
     SchemaOutdated,
@@ -438,8 +437,8 @@ def test_a_fork_reads_its_checkpoint_and_copies_in_a_second_round_trip(d: SqlDia
         return script
 
     point, rows, count = ("point", "1", *metadata()), [outline_row("1")], [[(1,)]]
-    script = fork([[point], rows], count)
-    assert script.names[0] == ["select_fork_point", "select_outline"]
+    script = fork([rows, [point]], count)
+    assert script.names[0] == ["select_outline", "select_fork_point"]
     assert script.names[1] == ["fork_checkpoints", "fork_writes", "fork_metadata", "fork_count"]
     (params,) = [each.params for each in script.round_trips[1].statements if each.name == "fork_metadata"]
     assert isinstance(params, dict)
@@ -450,24 +449,16 @@ def test_a_fork_reads_its_checkpoint_and_copies_in_a_second_round_trip(d: SqlDia
     }
     assert all(name in params["metadata_filter"] for name in origin)
     # What was forked already is not forked again. Any other checkpoint in the target is refused.
-    assert len(fork([[point, ("target", "1", *metadata(**origin))], rows]).round_trips) == 1
+    assert len(fork([rows, [point, ("target", "1", *metadata(**origin))]]).round_trips) == 1
     targets = [("1", *metadata()), ("2", *metadata(**origin)), (None, None, None)]
     for target in targets:
         with pytest.raises(ThreadExists, match="'b'"):
-            fork([[point, ("target", *target)], rows])
+            fork([rows, [point, ("target", *target)]])
     with pytest.raises(CheckpointNotFound):
-        fork([[], rows])
-    with pytest.raises(Contention):  # The source got a checkpoint after its outline was read.
-        fork([[point], rows], [[(2,)]])
-
-
-def drive_names(op: Operation[Any]) -> list[str]:
-    """The statements of an operation that takes one round trip."""
-    script = Script()
-    with suppress(CheckpointNotFound):
-        drive(op, script)
-    (names,) = script.names
-    return names
+        fork([rows, []])
+    # The source got a checkpoint after its outline was read.
+    again = fork([rows, [point]], [[(2,)]], [[]], [[*rows, outline_row("2", "1")], [point]], count)
+    assert [names[0] for names in again.names[2:4]] == ["delete_writes", "select_outline"]
 
 
 def test_setup_applies_the_missing_migrations(d: SqlDialect) -> None:
