@@ -22,7 +22,6 @@ from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement, Together
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import SURELY_FIT, CheckpointRow, Key, WriteRow
-from langgraph_checkpoint_custom.model.outline import Place
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
 
@@ -85,7 +84,10 @@ class PostgresDialect(SqlDialect):
     filter_contains = True
     negative_limit = 0
     sent_for: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
-        {"searchable_make": ("searchable_drop", "searchable_make", "searchable_make_view")}
+        {
+            "delete_checkpoints": ("delete_writes", "delete_checkpoints", "cut_from_deleted"),
+            "searchable_make": ("searchable_drop", "searchable_make", "searchable_make_view"),
+        }
     )
     _percent = "%%"
 
@@ -281,18 +283,14 @@ class PostgresDialect(SqlDialect):
     def _of_keys(
         self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
     ) -> Sequence[Statement]:
-        """Return a statement for each `KEYS` keys, with an array for each of their parts."""
+        """Return the statements for each `KEYS` keys, with an array for each of their parts."""
         ordered = sorted(keys)  # So that a statement reads a part of an index, and no other statement that part.
-        statements = []
+        statements: list[Statement] = []
         for at in range(0, len(ordered), KEYS):
             some = ordered[at : at + KEYS]
             arrays = dict(zip(_KEY_ARRAYS[len(some[0])], map(_texts, zip(*some, strict=True)), strict=True))
-            statements.append(self.statement(name, thread_id=thread_id, count=len(some), **arrays, **params))
+            statements += self._statements(name, thread_id=thread_id, count=len(some), **arrays, **params)
         return statements
-
-    def _cut_from_deleted(self, thread_id: str, deleted: Collection[Place]) -> Sequence[Statement]:
-        """Return what cuts children that were stored without the thread's lock."""
-        return self._of_keys("cut_from_deleted", thread_id, deleted)
 
     def _read_together(self, name: str, calls: Sequence[Sequence[Any]]) -> RoundTrip:
         columns = zip(*dict.fromkeys(calls), strict=True)

@@ -40,6 +40,7 @@ class SqliteDialect(SqlDialect):
     sent_for = MappingProxyType(
         {
             "delete_thread": ("delete_thread", "delete_thread_writes", "delete_thread_blobs", "delete_thread_labels"),
+            "delete_checkpoints": ("delete_writes", "delete_checkpoints"),
             "copy_thread": (
                 "copy_thread",
                 "copy_thread_checkpoints",
@@ -144,10 +145,10 @@ class SqliteDialect(SqlDialect):
     def _of_keys(
         self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
     ) -> Sequence[Statement]:
-        """Return one statement, which runs once for each key."""
+        """Return the statements, each of which runs once for each key."""
         shared = self._confined({"thread_id": thread_id, **params})
         rows = [shared | dict(zip(_KEY_COLUMNS[len(key)], key, strict=True)) for key in sorted(keys)]
-        return [Statement(name, self._texts[name], rows)] if rows else []
+        return [Statement(each, self._texts[each], rows) for each in self.sent_for.get(name, (name,)) if rows]
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task, with one statement for each 16 of them."""

@@ -143,10 +143,8 @@ class ThreadStatements(Statements):
         statements = [
             *self._of_keys("hide_checkpoints", thread_id, removal.hidden),
             *self._of_keys("cut_parents", thread_id, removal.cut),
-            *self._of_keys("delete_writes", thread_id, removal.gone),
             *self._of_keys("delete_blobs", thread_id, blobs),
             *self._of_keys("delete_checkpoints", thread_id, removal.gone),
-            *self._cut_from_deleted(thread_id, removal.gone),
         ]
         if removal.labels:
             statements.append(self.statement("delete_labels", thread_id=thread_id, names=self.array(removal.labels)))
@@ -204,7 +202,6 @@ class ThreadStatements(Statements):
     def delete_fork(self, target: str, branch: Branch, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Delete what `store_fork` has stored."""
         return self._send(
-            *self._of_keys("delete_writes", target, branch.written),
             *self._of_keys("delete_blobs", target, blobs),
             *self._of_keys("delete_checkpoints", target, branch.copied),
         )
@@ -222,11 +219,7 @@ class ThreadStatements(Statements):
     def _of_keys(
         self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
     ) -> Sequence[Statement]:
-        """Return what sends a statement for many keys: of checkpoints if they have two parts, of blobs with three."""
-
-    def _cut_from_deleted(self, thread_id: str, deleted: Collection[Place]) -> Sequence[Statement]:
-        """Return what cuts children from deleted checkpoints that were stored since the outline was read."""
-        return ()
+        """Return what `sent_for` has for a name, for many keys: with two parts of checkpoints, with three of blobs."""
 
     # Interrupts
 
