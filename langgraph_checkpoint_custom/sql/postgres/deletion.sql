@@ -41,8 +41,8 @@ SELECT DISTINCT checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.writes
 WHERE thread_id = %(thread_id)s AND run_id = ANY (%(run_ids)s::text[])
 
 -- The rows of many keys. The keys of a statement are sorted, and the rows between the first and the last of them are
--- read once, in the order of the index, and looked up in the list of the keys. IS TRUE keeps the planner from joining
--- the two: as long as it believes that the thread is short, it would compare each row with each key.
+-- read once, in the order of the index, and looked up in a hash table of the keys. IS TRUE keeps the planner from joining
+-- the two: PostgreSQL 15 would compare each row with each key if it believes that the thread is short.
 
 -- fragment: of_checkpoints
 WHERE thread_id = %(thread_id)s
@@ -80,10 +80,11 @@ UPDATE langgraph_checkpoint.checkpoints SET parent_id = NULL
 -- include: of_checkpoints
 
 -- name: cut_from_deleted
--- Children of deleted checkpoints that were stored since the thread was read.
+-- Children of deleted checkpoints that were stored since the thread was read. A parent_id that is NULL would be compared
+-- with each key.
 -- differs: on SQLite nothing can be stored in between.
 UPDATE langgraph_checkpoint.checkpoints SET parent_id = NULL
-WHERE thread_id = %(thread_id)s AND NOT hidden AND ((checkpoint_ns, parent_id) IN (
+WHERE thread_id = %(thread_id)s AND NOT hidden AND parent_id IS NOT NULL AND ((checkpoint_ns, parent_id) IN (
     SELECT * FROM unnest(%(namespaces)s::text[], %(checkpoint_ids)s::text[])
 )) IS TRUE
 
