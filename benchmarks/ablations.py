@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 from benchmarks.cases.concurrency import concurrently, of_saver, script
 from benchmarks.contestants import CONNECTIONS, Contestant
 from benchmarks.measuring import CPU, Entry, Figures, race
-from benchmarks.states import Put, State, agent, chat, small
+from benchmarks.states import Put, State, agent, chat, edited, files, small, summarised, trimmed
 from benchmarks.stores import Server, folder, started_server
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom.encoding import chunks
 
 PACKAGE = "langgraph_checkpoint_custom"
 Work = Callable[[Contestant, int], Awaitable[Any]]
@@ -104,6 +105,20 @@ def _one_by_one(self: Any, calls: Sequence[Any]) -> None:
         call.run()
 
 
+_FOUND = chunks._found
+
+
+def _only_at_the_start(data: bytes, start: int, known: Sequence[chunks.Chunk]) -> Any:
+    """Find chunks only where a value has not changed before them, as if it could only be appended to."""
+    found = []
+    for part in _FOUND(data, start, known):
+        if part.start != start:
+            break
+        found.append(part)
+        start = part.end
+    return found
+
+
 BOTH = ("postgres", "sqlite")
 DOCUMENT = "encoding.encode.DOCUMENT"
 ABLATIONS = [
@@ -117,12 +132,31 @@ ABLATIONS = [
     Ablation(
         "values by version: chat of 100 messages", BOTH, "sync", steps_of(lambda: chat(96)), patches={DOCUMENT: 2**30}
     ),
-    Ablation(
-        "chunks: chat of 200 messages",
-        BOTH,
-        "sync",
-        steps_of(lambda: chat(196)),
-        patches={"encoding.chunks.SPLIT_FROM": 2**30},
+    *(
+        Ablation(f"{what}: {name}", BOTH, "sync", steps_of(state), patches=patches)
+        for what, patches in (
+            ("chunks", {"encoding.chunks.SPLIT_FROM": 2**30}),
+            ("chunks that are found anywhere", {"encoding.chunks._found": _only_at_the_start}),
+        )
+        for name, state in (
+            ("chat of 200 messages", lambda: chat(196)),
+            ("chat of 1,000 messages", lambda: chat(996)),
+            ("chat trimmed to 200 messages in each step", lambda: trimmed(200)),
+            ("chat of 200 messages, summarised to 20", lambda: summarised(200, 20)),
+            ("files", files),
+            ("list of 500 dicts, edited in the middle", lambda: edited(500)),
+        )
+    ),
+    *(
+        Ablation(
+            f"chunks of 16 KB, not {size:,} bytes: {name}",
+            BOTH,
+            "sync",
+            steps_of(state),
+            patches={"encoding.chunks.CHUNK_BYTES": size},
+        )
+        for name, state in (("chat of 200 messages", lambda: chat(196)), ("files", files))
+        for size in (8_000, 32_000)
     ),
     Ablation(
         "what is remembered for chunks: chat of 200 messages",

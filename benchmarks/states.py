@@ -159,6 +159,51 @@ def chat(start: int, by: int = 2) -> Iterator[Put]:
         yield script.put({"messages": messages, "turn": turn}, {"messages": new, "turn": turn})
 
 
+def trimmed(most: int) -> Iterator[Put]:
+    """A chat of which only the newest messages are kept, two new ones in each step."""
+    script = Script()
+    messages = [message(number) for number in range(most)]
+    yield script.put({"messages": messages, "turn": 0})
+    turn = 0
+    while True:
+        turn += 1
+        new = [message(2 * turn), message(2 * turn + 1)]
+        messages = [*messages, *new][-most:]
+        yield script.put({"messages": messages, "turn": turn}, {"messages": new, "turn": turn})
+
+
+def summarised(most: int, kept: int) -> Iterator[Put]:
+    """A chat that grows to `most` messages; then a summary replaces all but the newest."""
+    script = Script()
+    messages = [message(number) for number in range(kept)]
+    yield script.put({"messages": messages, "turn": 0})
+    turn = 0
+    while True:
+        turn += 1
+        new = [message(2 * turn), message(2 * turn + 1)]
+        if len(messages) >= most:
+            new = [HumanMessage(prose(2000), id=str(uuid6(clock_seq=-1))), *new]
+            messages = messages[-kept:]
+            messages = [new[0], *messages, *new[1:]]
+        else:
+            messages = [*messages, *new]
+        yield script.put({"messages": messages, "turn": turn}, {"messages": new, "turn": turn})
+
+
+def edited(count: int) -> Iterator[Put]:
+    """A list of dicts of 500 bytes; in each step, one in the middle is replaced."""
+    script = Script()
+    rows = [{"id": n, "text": prose(460), "score": n / 7} for n in range(count)]
+    yield script.put({"rows": rows, "turn": 0})
+    turn = 0
+    while True:
+        turn += 1
+        at = count // 4 + turn * 37 % (count // 2)
+        new = {"id": at, "text": prose(460), "score": turn / 7}
+        rows = [*rows[:at], new, *rows[at + 1 :]]
+        yield script.put({"rows": rows, "turn": turn}, {"rows": [new], "turn": turn})
+
+
 def wide() -> Iterator[Put]:
     """Twenty channels of 50 KB, each a list of dicts; one changes in a step."""
     return _wide(lambda: [{"id": n, "text": prose(460), "score": n / 7} for n in range(100)])

@@ -31,7 +31,7 @@ class Recent:
     """Blobs by checkpoint, the oldest ones are dropped first; all copies of a saver share it.
 
     Args:
-        limit: Bytes of the values and chunk names that are held.
+        limit: Bytes of the values and names that are held.
     """
 
     def __init__(self, limit: int) -> None:
@@ -56,24 +56,20 @@ class Recent:
     def note(
         self, key: Key, cipher: CipherProtocol | None, blobs: KnownBlobs | None, parent: Key | None = None
     ) -> None:
-        """Remember the blobs of a checkpoint, and of its parent only what needs no objects; None forgets them."""
+        """Remember the blobs of a checkpoint, and forget those of its parent; None forgets its own, too."""
         with self._lock:
             self._drop(key)
+            if parent:
+                self._drop(parent)
             if blobs is None:
                 return
-            if parent and (left := self.entries.get(parent)):
-                self._add(parent, left.cipher, left.blobs.without_objects())
-            self._add(key, cipher, blobs)
+            entry = _Entry(cipher, blobs, ENTRY + blobs.size)
+            self.entries[key] = entry
+            self._size += entry.size
             while self._size > self._limit and self.entries:
                 self._drop(next(iter(self.entries)))
             if not self.entries:
                 self._size = 0  # An interrupt may have come between an entry and its size.
-
-    def _add(self, key: Key, cipher: CipherProtocol | None, blobs: KnownBlobs) -> None:
-        self._drop(key)
-        entry = _Entry(cipher, blobs, ENTRY + blobs.size)
-        self.entries[key] = entry
-        self._size += entry.size
 
     def _drop(self, key: Key) -> None:
         if found := self.entries.pop(key, None):

@@ -181,7 +181,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             about half as large but reading and writing slower. Both forms are read with either setting; `reencrypt()`
             converts stored values to the current setting.
         chunk_cache_bytes: How many bytes of large values, of 16 KB or more, the saver and its copies keep in memory, so
-            that the next version of such a value is stored without encoding all of it again.
+            that the next version of such a value shares its chunks.
         on_operation: A function that is called with an `OperationEvent` after each operation, where the operation ran.
             It should be quick, and must not block an event loop. `log_slow_operations(seconds)` and
             `otel.instrumentation()` return such functions.

@@ -16,15 +16,14 @@ from typing import Any, TypeGuard
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 
-from langgraph_checkpoint_custom.encoding.chunks import ChunkedValue, Known, is_still
+from langgraph_checkpoint_custom.encoding.chunks import KnownValue
 from langgraph_checkpoint_custom.encoding.known import KnownBlobs, is_short, unmade
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
-from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, Unsealed, fail, row_of, seal_rows
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Large, Stored, Values
 from langgraph_checkpoint_custom.engine.operation import Offload, done
-from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError
+from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
     MAX_NAME,
@@ -99,7 +98,7 @@ class Apart:
         self._versions: dict[str, str] = {}  # Of the values that may be blobs.
         self._inline: dict[str, Any] = {}
         self._encoded: dict[str, Stored | Large] = {}
-        self._large: dict[str, Known] = {}
+        self._large: dict[str, KnownValue] = {}
         versions = checkpoint.get("channel_versions") or {}
         for channel, value in self._values.items():
             channel_text(channel)
@@ -144,7 +143,7 @@ class Apart:
                 continue
             named[channel] = version
             self._add(blobs, unsealed, channel, found)
-            if isinstance(known, ChunkedValue) and isinstance(self._large.get(channel), ChunkedValue):
+            if known and known.chunks and isinstance(found, Large) and found.cut:
                 references.append(BlobRef(channel, known.version, required=True, begins=known.begins))
         row = self.row._replace(
             inline_channels=list(inline), blob_channels=list(named), blob_versions=list(named.values())
@@ -159,7 +158,7 @@ class Apart:
 
         return seal_rows(codec, blobs, unsealed, complete)
 
-    def _known(self, channel: str) -> Known | None:
+    def _known(self, channel: str) -> KnownValue | None:
         """What is known of the parent's large value of a channel."""
         return self._before.large.get(channel) if self._before else None
 
@@ -179,13 +178,13 @@ class Apart:
 
     def _encode(self, channel: str) -> Stored | Large:
         """Encode a value; a new one that is large may share chunks with the parent's."""
-        location = location_of_blob(self._namespace, channel, self._versions[channel])
+        version = self._versions[channel]
         try:
             if channel in self._new:
-                return self._codec.dumps_blob(self._values[channel], location, self._known(channel))
+                return self._codec.dumps_blob(self._values[channel], version, self._known(channel))
             return self._codec.dumps_unsealed(self._values[channel])
         except Exception as error:
-            fail(location, error)
+            fail(location_of_blob(self._namespace, channel, version), error)
 
     def _part(self, value: Any) -> Any:
         """Return a part of the document, encoded if the document is encoded later."""
@@ -208,40 +207,36 @@ class Apart:
         version = self._versions[channel]
         location = location_of_blob(self._namespace, channel, version)
         names = None
+        stored = found.whole if isinstance(found, Large) else found
         if isinstance(found, Large):
-            self._large[channel] = found.known
-            names = found.names
-            for name, chunk in found.new.items():
-                if self._codec.is_unsealed(chunk):
-                    unsealed.append(Unsealed(len(blobs), (*location[:-1], name)))
-                blobs.append(BlobRow(channel, name, *chunk))
-        stored = found.own_row if isinstance(found, Large) else found
+            self._large[channel] = found.cut.value if found.cut else KnownValue(version, whole=stored.value)
+            if found.cut:
+                names = found.cut.value.names
+                stored = Stored(MSGPACK, found.cut.own_row)
+                for name, data in found.cut.new:
+                    if self._codec.is_unsealed(Stored(MSGPACK, data)):
+                        unsealed.append(Unsealed(len(blobs), (*location[:-1], name)))
+                    blobs.append(BlobRow(channel, name, MSGPACK, data))
         if names or self._codec.is_unsealed(stored):
             unsealed.append(Unsealed(len(blobs), location, names))
         blobs.append(BlobRow(channel, version, *stored, names))
 
     def _spare(self, channels: Iterable[str]) -> list[BlobRow]:
-        """Encode the complete values of channels whose blobs in `references` are missing."""
+        """The complete values of channels whose blobs in `references` are missing.
+
+        A value with a new version is stored as it was when `put` was called. One without was not encoded then.
+        """
         blobs: list[BlobRow] = []
         unsealed: list[Unsealed] = []
         for channel in channels:
-            found, known = self._encoded.get(channel), self._large.get(channel)
-            if (
-                isinstance(found, Large)
-                and isinstance(known, ChunkedValue)
-                and not is_still(known, self._values[channel], pack)
-            ):
-                raise CheckpointEncodeError(
-                    f"channel {channel!r} was changed in place while it was being stored, and the chunks it shares "
-                    "with the previous checkpoint were deleted concurrently; nothing was stored"
-                )
-            if not isinstance(found, Stored):
+            found = self._encoded.get(channel)
+            if found is None:
                 location = location_of_blob(self._namespace, channel, self._versions[channel])
                 try:
                     found = self._codec.dumps_unsealed(self._values[channel])
                 except Exception as error:
                     fail(location, error)
-            self._add(blobs, unsealed, channel, found)
+            self._add(blobs, unsealed, channel, found.whole if isinstance(found, Large) else found)
         return list(done(seal_rows(self._codec, blobs, unsealed, lambda rows: rows)))
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 from langgraph.checkpoint.base import PendingWrite
 from pydantic import ValidationError
 
-from langgraph_checkpoint_custom.encoding.chunks import Known
+from langgraph_checkpoint_custom.encoding.chunks import KnownValue
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.known import KnownBlobs, unmade
 from langgraph_checkpoint_custom.encoding.objects import pack, said_by
@@ -54,17 +54,13 @@ class Decoder:
         thread_id: The thread of the checkpoint.
         checkpoint_ns: Its namespace.
         checkpoint_id: Its id.
-        learns: Whether to collect in `known` the chunks of the values, for the next checkpoint to reuse.
     """
 
-    def __init__(
-        self, codec: Values, thread_id: str, checkpoint_ns: str, checkpoint_id: str, *, learns: bool = False
-    ) -> None:
+    def __init__(self, codec: Values, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
         self._codec = codec
         self._location = (thread_id, checkpoint_ns, checkpoint_id)
-        self._learns = learns
         self._versions: dict[str, str] = {}
-        self._large: dict[str, Known] = {}
+        self._large: dict[str, KnownValue] = {}
 
     @property
     def known(self) -> KnownBlobs | None:
@@ -92,12 +88,11 @@ class Decoder:
         # A name can occur more than once: chunks with equal bytes share one.
         chunks = [(name, self._stored(channel, find(channel, name))) for name in self._names(channel, names)]
         try:
-            together = self._codec.loads_chunks(own_row, names, chunks, location)
+            value, known = self._codec.loads_chunks(own_row, names, chunks, location)
         except Exception as error:
             self._fail(error, channel, *own_row, partial(self._codec.loads_chunks, own_row, names, chunks, location))
-        if self._learns:
-            self._large[channel] = together.chunked(version, names)
-        return together.value
+        self._large[channel] = known
+        return value
 
     def _names(self, channel: str, names: str) -> list[str]:
         """The names of a value's chunks."""

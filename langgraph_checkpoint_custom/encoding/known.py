@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
-from langgraph_checkpoint_custom.encoding.chunks import Known
+from langgraph_checkpoint_custom.encoding.chunks import KnownValue
 from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.encoding.objects import is_unicode
 from langgraph_checkpoint_custom.encoding.restored_messages import MODELS
@@ -66,20 +66,16 @@ class KnownBlobs(NamedTuple):
 
     Attributes:
         versions: The version of each channel whose value is a blob, as the checkpoint's row names them.
-        large: The chunks or samples of large values, by channel.
+        large: The large values, by channel.
     """
 
     versions: Mapping[str, str]
-    large: Mapping[str, Known]
+    large: Mapping[str, KnownValue]
 
     @property
     def size(self) -> int:
         """The bytes that it keeps in memory."""
         return NAME * len(self.versions) + sum([value.memory for value in self.large.values()])
-
-    def without_objects(self) -> KnownBlobs:
-        """The same without what can be found out again: the objects of chunks."""
-        return self._replace(large={channel: value.without_objects() for channel, value in self.large.items()})
 
     def without(self, channels: Collection[str]) -> KnownBlobs:
         """The same without what is known of the large values of these channels, because they were deleted."""

@@ -20,7 +20,7 @@ location, because threads are copied inside the database, without a key.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
@@ -28,20 +28,15 @@ from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from ormsgpack import MsgpackEncodeError
 from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
 from langgraph_checkpoint_custom.encoding.chunks import (
-    LEAST,
-    ChunkedValue,
-    JoinedChunks,
-    Known,
-    UnchunkedValue,
-    chunk_value,
-    contents,
+    Chunk,
+    Cut,
+    KnownValue,
+    cut,
     is_large,
-    join_chunks,
-    with_samples,
+    join,
 )
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.objects import pack
@@ -84,19 +79,15 @@ class Stored(NamedTuple):
 
 
 class Large(NamedTuple):
-    """A large value, in chunks or in one piece.
+    """A large value.
 
     Attributes:
-        own_row: The bytes of the version's own row.
-        names: The names of the chunks as JSON; None if the value is in one piece.
-        new: The chunks that are not stored yet, by name.
-        known: Its chunks or samples, for the next version to reuse.
+        whole: Its complete bytes. They are stored if it is in one piece, or if the chunks that it shares are missing.
+        cut: Its chunks; None if it is in one piece.
     """
 
-    own_row: Stored
-    names: str | None
-    new: Mapping[str, Stored]
-    known: Known
+    whole: Stored
+    cut: Cut | None
 
 
 class Ciphers(NamedTuple):
@@ -222,23 +213,15 @@ class Values:
         """Compress or encrypt bytes for their row; `names` are the chunk names of a value in chunks."""
         return self._seal(*stored, location) if names is None else self._seal(*stored, (*location, names), CHUNKED)
 
-    def dumps_blob(self, value: Any, location: Location, before: Known | None = None) -> Stored | Large:
-        """Encode a channel value without sealing it; a large one may become chunks and share those of `before`.
-
-        The own row of a value in chunks must be sealed in any case.
-        """
-        if isinstance(before, ChunkedValue) and (found := self._chunk(value, location, before)):
-            return found
+    def dumps_blob(self, value: Any, version: str, before: KnownValue | None = None) -> Stored | Large:
+        """Encode a channel value without sealing it; a large one may become chunks and share those of `before`."""
         stored = self.dumps_unsealed(value)
-        if not is_large(value, len(stored.value)):
+        if not self._is_large(*stored):
             return stored
-        if (
-            isinstance(before, UnchunkedValue)
-            and before.is_like(stored.value)
-            and (found := self._chunk(value, location))
-        ):
-            return found
-        return Large(stored, None, {}, with_samples(location[-1], stored.value))
+        return Large(stored, cut(stored.value, version, before) if before else None)
+
+    def _is_large(self, type_: str, data: bytes) -> bool:
+        return self.packs and type_ == MSGPACK and is_large(data)
 
     def loads(self, type_: str, data: bytes, location: Location) -> Any:
         """Unseal and decode a value.
@@ -253,13 +236,11 @@ class Values:
         """Decode the type and bytes that `unsealed` returned; errors of the serializer pass through."""
         return self._serde.loads_typed((type_, data))
 
-    def loads_blob(self, type_: str, data: bytes, location: Location) -> tuple[Any, UnchunkedValue | None]:
-        """Unseal and decode a channel value in one piece, and sample it if it is large; raises as `loads` does."""
-        if len(data) < LEAST:
-            return self.loads(type_, data, location), None
+    def loads_blob(self, type_: str, data: bytes, location: Location) -> tuple[Any, KnownValue | None]:
+        """Unseal and decode a channel value in one piece; also return its bytes if it is large; raises as `loads`."""
         own, plain = self.unsealed(type_, data, location)
         value = self._serde.loads_typed((own, plain))
-        return value, with_samples(location[-1], plain) if is_large(value, len(plain)) else None
+        return value, KnownValue(location[-1], whole=plain) if self._is_large(own, plain) else None
 
     def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
         """Decode many values of the type msgpack without layers; raises as `loads` does, for one that is not named."""
@@ -269,15 +250,11 @@ class Values:
 
     def loads_chunks(
         self, own_row: Stored, names: str, chunks: Sequence[tuple[str, Stored]], location: Location
-    ) -> JoinedChunks:
-        """Unseal, join and decode the chunks of a value; raises as `loads` does."""
-        stored = self.unsealed(*own_row, (*location, names), CHUNKED)[1]
-
-        def unsealed(named: tuple[str, Stored]) -> bytes:
-            name, chunk = named
-            return self.unsealed(*chunk, (*location[:-1], name))[1]
-
-        return join_chunks(stored, chunks, unsealed, lambda data: self._serde.loads_typed((MSGPACK, data)))
+    ) -> tuple[Any, KnownValue]:
+        """Unseal, join and decode the chunks of a value; also return them; raises as `loads` does."""
+        own, data = self.unsealed(*own_row, (*location, names), CHUNKED)
+        unsealed = [Chunk(name, self.unsealed(*chunk, (*location[:-1], name))[1]) for name, chunk in chunks]
+        return self._serde.loads_typed((own, join(data, unsealed))), KnownValue(location[-1], unsealed)
 
     def unsealed_unless_chunked(self, type_: str, data: bytes, location: Location) -> tuple[str, bytes] | None:
         """Unseal bytes like `unsealed`, but return None for a row that only joins chunks.
@@ -299,19 +276,6 @@ class Values:
         form = CHUNKED if layers.startswith(CHUNKED) else ""
         renewed = self._seal(*self.unsealed(type_, data, location, form), location, form)
         return None if renewed.type == type_ and not layers.endswith(BOUND) else renewed
-
-    def _chunk(self, value: Any, location: Location, before: ChunkedValue | None = None) -> Large | None:
-        if not isinstance(self._serde, ExactSerializer):
-            return None
-        try:
-            found = chunk_value(value, location[-1], before, self._serde.pack_exactly)
-        except MsgpackEncodeError:
-            return None  # The serializer may have another form for it, or raises a better error.
-        if found is None:
-            return None
-        chunked, new = found
-        chunks = {name: Stored(MSGPACK, data) for name, data in new.items()}
-        return Large(Stored(MSGPACK, contents(chunked)), chunked.names, chunks, chunked)
 
     def _seal(self, type_: str, data: bytes, location: Location, form: str = "") -> Stored:
         if self.cipher is not None:

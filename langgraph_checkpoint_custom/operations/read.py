@@ -180,7 +180,7 @@ def _any(
     head, *others = rows
     one = _One(head, others, _by_name(others) if head.channels else {})
     thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
-    decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id, learns=remember is not None)
+    decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id)
     found = one.made(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
     if remember:
         remember(thread_id, checkpoint_ns, checkpoint_id, decoder.known)

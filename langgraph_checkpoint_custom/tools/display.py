@@ -33,6 +33,7 @@ from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS
 from langgraph_checkpoint_custom.encoding.raw import Raw, unpacked
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
+from langgraph_checkpoint_custom.encoding.tokens import EXTENSIONS, end_of_token
 from langgraph_checkpoint_custom.tools.foreign import same
 
 # Levels of nesting that are displayed; deeper ones are left out.
@@ -256,14 +257,7 @@ def sent_to(values: Mapping[str, Any]) -> list[str]:
     return found
 
 
-# Finding classes in msgpack without decoding values: msgpack is a sequence of tokens, and the elements of an array or a
-# map are the tokens after its own.
-
-# By first byte: the number of bytes after it that hold a length. Other tokens have a fixed length, or no content.
-_LENGTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
-_FIXED = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8, 0xDC: 2, 0xDD: 4}
-_FIXED |= {0xDE: 2, 0xDF: 4}
-_EXTENSIONS = {0xC7: 1, 0xC8: 2, 0xC9: 4}
+# Finding classes in msgpack without decoding values
 
 
 def classes(data: bytes) -> Iterator[tuple[str, str]]:
@@ -274,21 +268,12 @@ def classes(data: bytes) -> Iterator[tuple[str, str]]:
     """
     at = 0
     while at < len(data):
-        first = data[at]
-        at += 1
-        if first in _LENGTHS:
-            width = _LENGTHS[first]
-            at += width + int.from_bytes(data[at : at + width], "big")
-        elif first in _FIXED:
-            at += _FIXED[first]
-        elif 0xA0 <= first < 0xC0:
-            at += first - 0xA0
-        elif 0xD4 <= first <= 0xD8 or first in _EXTENSIONS:
-            width = _EXTENSIONS.get(first, 0)
-            size = int.from_bytes(data[at : at + width], "big") if width else 1 << (first - 0xD4)
-            at += width
-            yield from _classes_of(data[at], data[at + 1 : at + 1 + size])
-            at += 1 + size
+        end = end_of_token(data, at)
+        width = EXTENSIONS.get(data[at])
+        if width is not None:
+            code = at + 1 + width
+            yield from _classes_of(data[code], data[code + 1 : end])
+        at = end
     if at > len(data):
         raise ValueError("it ends in the middle of a value")
 

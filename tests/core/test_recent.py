@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from langgraph_checkpoint_custom.encoding.chunks import UnchunkedValue
+from langgraph_checkpoint_custom.encoding.chunks import KnownValue
 from langgraph_checkpoint_custom.encoding.known import NAME, NO_BLOBS, KnownBlobs
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.recent import ENTRY, Recent
@@ -23,15 +23,12 @@ class Calling(dict[str, Any]):
         self["recent"].note(KEY, None, NO_BLOBS)
         return ()
 
-    def items(self) -> Any:
-        return ()
-
 
 def test_a_signal_handler_may_use_the_cache_while_its_os_thread_uses_it() -> None:
     recent = Recent(LIMIT)
     recent.note(KEY, None, NO_BLOBS)
     large = Calling(recent=recent)
-    recent.note(NEXT, None, KnownBlobs({}, cast("Mapping[str, Any]", large)), KEY)
+    recent.note(NEXT, None, KnownBlobs({}, cast("Mapping[str, Any]", large)))
     assert large["found"] == NO_BLOBS
     assert recent.of(KEY, None) is NO_BLOBS
     assert recent.of(NEXT, None) is not None
@@ -39,7 +36,7 @@ def test_a_signal_handler_may_use_the_cache_while_its_os_thread_uses_it() -> Non
 
 def test_interrupts_between_removing_an_entry_and_subtracting_its_size_do_not_add_up() -> None:
     recent = Recent(LIMIT)
-    large = KnownBlobs({}, {"list": UnchunkedValue("1", [b"x" * (LIMIT - ENTRY)])})
+    large = KnownBlobs({}, {"list": KnownValue("1", whole=b"x" * (LIMIT - ENTRY))})
     for _ in range(3):
         recent.note(KEY, None, large)
         recent.entries.clear()  # The state after an interrupt that comes when the entry is removed.

@@ -55,7 +55,7 @@ SETTINGS = settings(
 )
 
 # Values are cut into chunks of one or two elements.
-CHUNKS = {"SPLIT_FROM": 1, "ELEMENT": 0, "SAMPLE": 1, "CHUNK_BYTES": 4, "MAX_TAIL_CHUNKS": 2}
+CHUNKS = {"SPLIT_FROM": 1, "HEAD": 1, "START": 1, "FINDABLE": 1, "SAMPLE": 1, "CHUNK_BYTES": 4, "MOST_SMALL": 2}
 # Lists have pages of this many checkpoints, so that threads of a few have several pages.
 PAGE = 3
 
