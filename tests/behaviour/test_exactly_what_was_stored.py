@@ -170,7 +170,7 @@ scalars = st.one_of(
     st.decimals(),
     st.frozensets(hashable | st.tuples(hashable, hashable), max_size=3),
     st.sets(hashable | st.tuples(hashable, st.tuples(hashable)), max_size=3),
-    st.builds(lambda items: np.array([*items, None], dtype=object), st.lists(hashable, max_size=3)),
+    st.builds(lambda items: np.fromiter([*items, None], dtype=object), st.lists(hashable, max_size=3)),
     st.just(np.ma.array([1, 2, 3], mask=[False, True, False], fill_value=9)),
     np_st.arrays(st.sampled_from(["i1", "<i8", ">f4", "f8", "?", "c16", "U3", RECORD]), np_st.array_shapes(max_dims=2)),
     st.builds(Model, name=text, inner=st.lists(st.builds(Inner, number=st.integers(0, 9)), max_size=2)),

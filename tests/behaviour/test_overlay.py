@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, _DeltaSnapshot
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 
 from langgraph_checkpoint_custom import CheckpointNotFound, aoverlay, overlay
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
@@ -199,7 +199,9 @@ async def test_a_run_from_any_checkpoint_of_a_thread_with_subgraphs_is_as_in_the
                 assert sorted(database.cells()) == before
                 await client.copy_thread("thread", where["configurable"]["thread_id"])
             thread = {"configurable": {"thread_id": start["configurable"]["thread_id"]}}
-            found = [(await state_of(client, on, start, subgraphs=True)).values]
+            first = await state_of(client, on, start, subgraphs=True)
+            inner = [task.state.values for task in first.tasks if isinstance(task.state, StateSnapshot)]
+            found = [first.values, {"inner": inner}]
             found.append(await run_graph(client, on, None, start))
             found.append(await run_graph(client, on, Command(resume="Di"), thread))
             found.append(await run_graph(client, on, {"log": ["next"]}, thread))
