@@ -54,9 +54,9 @@ def delete_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
     yield d.delete_thread(thread_id)
 
 
-@operation("read")
+@operation("write")
 def threads_of_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[list[str]]:
-    """Return the threads in which runs have stored something.
+    """Return the threads in which runs have stored something, to delete that. A saver that only reads refuses it.
 
     Round trips: 1, or 0 if `run_ids` is empty.
     """

@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from langgraph_checkpoint_custom import ConfigError
 from tests.behaviour.helpers import Database, config, get, next_uuid, put
 from tests.stores import Client, Store
 
@@ -103,8 +102,3 @@ async def test_encrypted_values_are_never_compressed(store: Store, database: Dat
         client = Client(saver, api)
         await check(client, await fill(client))
     assert forms(database) == {"b", "pb"}
-
-
-def test_an_invalid_option_is_refused(store: Store) -> None:
-    with pytest.raises(ConfigError, match="compress must be True, False or None, not 'zstd'"):
-        store.open(compress="zstd")

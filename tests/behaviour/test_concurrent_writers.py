@@ -17,7 +17,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from langgraph_checkpoint_custom import CheckpointConflict, ConfigError
+from langgraph_checkpoint_custom import CheckpointConflict
 from langgraph_checkpoint_custom.operations import conflicts as starts
 from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put
 from tests.conftest import APIS
@@ -266,8 +266,3 @@ def test_a_paused_worker_detects_that_another_has_continued(store: Store, durabi
         assert said.startswith("conflict")
         assert state["log"][-3:] == ["fast", "one", "quick"]
         assert graph.get_state(THREAD).values == state
-
-
-def test_an_unknown_value_of_the_option_is_refused(store: Store) -> None:
-    with pytest.raises(ConfigError, match="'allow' or 'reject', not 'lock'"):
-        store.open(concurrent_writers="lock")

@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 from pydantic import BaseModel, Field, PrivateAttr, create_model, field_serializer
 
-from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, open_saver
+from langgraph_checkpoint_custom import CheckpointEncodeError, open_saver
 from langgraph_checkpoint_custom.encoding import objects
 from tests.behaviour.graph_in_a_function import local_graph
 from tests.behaviour.helpers import Database, get, metadata, put
@@ -254,11 +254,6 @@ async def test_the_class_that_cannot_be_found_is_named(store: Store, api: str) -
         await put(Client(saver, api), "1", {"a": [Holder({"b": Holder(LOCAL["enum"])})]})
     assert "of_local_classes.<locals>.Colour" in str(raised.value)
     assert "Holder" not in str(raised.value)
-
-
-def test_an_unknown_on_inexact_is_refused(store: Store) -> None:
-    with pytest.raises(ConfigError, match="'store' or 'raise', not 'log'"):
-        store.open(on_inexact="log")
 
 
 async def test_a_graph_whose_state_is_defined_in_a_function(store: Store, api: str) -> None:
