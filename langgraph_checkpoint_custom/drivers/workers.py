@@ -46,7 +46,12 @@ async def closing_aside(work: Callable[[], None]) -> None:
     executor = ThreadPoolExecutor(1, "checkpoint-close")
     done = False
     try:
-        await asyncio.get_running_loop().run_in_executor(executor, work)
+        try:
+            closing = asyncio.get_running_loop().run_in_executor(executor, work)
+        except RuntimeError:  # The process is ending, so no OS thread starts any more.
+            work()
+        else:
+            await closing
         done = True
     finally:
         executor.shutdown(wait=done)  # No OS thread is left, unless the call was cancelled while it works.

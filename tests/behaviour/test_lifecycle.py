@@ -303,3 +303,22 @@ def test_a_saver_is_closed_in_a_loop_that_has_shut_down_its_workers(store: Store
             await asyncio.get_running_loop().shutdown_default_executor()
 
     asyncio.run(main())
+
+
+# What a server does whose loop still has an open `async with` at the end.
+CLOSED_AT_THE_END = """
+import asyncio, atexit, sys
+from langgraph_checkpoint_custom import open_saver
+saver = open_saver(sys.argv[1])
+loop = asyncio.new_event_loop()
+loop.run_until_complete(saver.aget_tuple({"configurable": {"thread_id": "1"}}))
+atexit.register(lambda: loop.run_until_complete(saver.aclose()))
+"""
+
+
+def test_a_saver_can_be_closed_when_no_os_thread_starts_any_more(store: Store) -> None:
+    with store.open() as saver:
+        saver.setup()
+    command = [sys.executable, "-c", CLOSED_AT_THE_END, store.url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
