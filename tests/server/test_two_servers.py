@@ -88,7 +88,9 @@ async def test_two_servers_share_threads_and_survive_a_kill(pair: Pair, tmp_path
     one.wait()
     async with clients(one) as (again,):
         # The killed server continues the others once it is back, and sees what was done meanwhile.
-        assert (await (await again.new("steps", flying[0][0].thread_id)).state())["values"]["done"] == ALL
+        # Its own run of the first thread, which it still has, may have begun again.
+        seen = await (await again.new("steps", flying[0][0].thread_id)).state()
+        assert seen["values"]["done"][: len(ALL)] == ALL
         for thread, _ in flying[2:]:
             assert (await (await again.new("steps", thread.thread_id)).wait())["done"] == ALL
     assert [one.stop(), other.stop()] == [0, 0]
