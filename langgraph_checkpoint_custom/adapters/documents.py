@@ -26,10 +26,11 @@ from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, done, operation, through
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of
+from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import RECORDS, Question, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.list_threads import history_page, threads_page
-from langgraph_checkpoint_custom.operations.read import FORMAT_WITH_SENDS, checkpoints_of_threads, get_tuple
+from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads, get_tuple
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 

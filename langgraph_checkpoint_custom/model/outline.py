@@ -27,7 +27,7 @@ BlobPlace = tuple[str, str, str]
 
 # LangGraph's channel for sends.
 SENDS = "__pregel_tasks"
-# Before this format, a checkpoint finds the sends in the writes of its parent.
+# The newest format of LangGraph's checkpoints. Before it, a checkpoint finds the sends in the writes of its parent.
 FORMAT_WITH_SENDS = 4
 
 

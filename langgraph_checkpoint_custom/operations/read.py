@@ -21,10 +21,8 @@ from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
+from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-
-# The newest format of LangGraph's checkpoints. In older formats, pending sends are writes of the parent.
-FORMAT_WITH_SENDS = 4
 
 _PATH_TASK_IDX = itemgetter(6, 5, 7)
 

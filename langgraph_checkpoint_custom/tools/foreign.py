@@ -33,7 +33,7 @@ from langgraph_checkpoint_custom.model.keys import (
     location_of_write,
     text,
 )
-from langgraph_checkpoint_custom.operations.read import FORMAT_WITH_SENDS
+from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 
 
 class HeldWrite(NamedTuple):

@@ -242,7 +242,7 @@ def test_several_loops_in_a_row_leave_the_connections_of_one(
             time.sleep(0.01)  # The server does not announce the end of a session.
         saver.get_tuple(generate_config("t0"))
     while sessions(watcher):
-        time.sleep(0.01)  # As above.
+        time.sleep(0.01)  # The server does not announce the end of a session.
     gc.collect()
 
 

@@ -1,4 +1,4 @@
--- Deleting and pruning: threads, runs, checkpoints. `operations/outline.py` decides what is deleted; the statements here
+-- Deleting and pruning: threads, runs, checkpoints. `model/outline.py` decides what is deleted; the statements here
 -- read what it decides by, and change rows by their keys.
 
 -- name: delete_thread
