@@ -33,10 +33,6 @@ demo *args:
 bench *args:
     python -m benchmarks {{args}}
 
-# Real graphs for a quarter of an hour, while connections are cut, processes killed and threads pruned.
-soak *args:
-    python -m tests.soak {{args}}
-
 # Rounds of many callers at once for half an hour: is there an order in which all answers make sense?
 races *args:
     python -m tests.races {{args}}

@@ -1,7 +1,4 @@
-"""`get_delta_channel_history` walks random trees as LangGraph's own walk does, and reads no more than it needs.
-
-The single cases are in `tests/conformance/delta_history.py`.
-"""
+"""`get_delta_channel_history` walks random trees as LangGraph's own walk does, and reads no more than it needs."""
 
 from __future__ import annotations
 
@@ -13,11 +10,13 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.tools.raw import without_classes
 from tests.behaviour.helpers import (
+    LONG,
     CountingSerializer,
     NextId,
     config,
@@ -30,15 +29,23 @@ from tests.behaviour.helpers import (
 )
 from tests.stores import Client, Store
 
+# Plain values of a channel that became a `DeltaChannel`, and snapshots: empty ones, and ones below and above the limits
+# at which they are stored differently.
+SEEDS: list[Any] = [
+    *(None, True, 0, -0.5, 2**62, "", "a\0b", "ä" * 300, b"", b"\0" * 300, [], {}, {1, 2}, ["a", {"b": None}], [LONG]),
+    *map(_DeltaSnapshot, (None, [], ["a", "b"], {"a": [1]}, LONG)),
+]
+
 
 async def test_a_history_is_what_langgraphs_own_walk_finds(client: Client, next_id: NextId) -> None:
     """On a random tree with some values, deltas and writes."""
     chance = random.Random(11)
+    seeds = iter(chance.sample(SEEDS, len(SEEDS)))
     memory = Client(InMemorySaver(), client.api)
     made: list[RunnableConfig] = []
     for step in range(25):
         parent = chance.choice([*made[-3:], None]) if made else None
-        values = {channel: [step, channel] for channel in "abc" if chance.random() < 0.25}
+        values = {channel: next(seeds, [step, channel]) for channel in "abc" if chance.random() < 0.3}
         versions = {channel: f"{step}.{channel}" for channel in "abc"}
         checkpoint_id = next_id()
         for each in (client, memory):
@@ -51,7 +58,37 @@ async def test_a_history_is_what_langgraphs_own_walk_finds(client: Client, next_
     for where in made:
         history = await client.history(where, ["a", "b", "c", "d"])
         assert history == await default_walk(client, where, ["a", "b", "c", "d"])
-        assert history == await memory.history(where, ["a", "b", "c", "d"])
+        found_in_memory = await memory.history(where, ["a", "b", "c", "d"])
+        assert history == found_in_memory
+        assert repr(dict(history)) == repr(dict(found_in_memory)), "1 is not True, and a snapshot is not a tuple"
+    assert next(seeds, None) is None, "a value was no seed"
+
+
+async def test_arguments(client: Client, next_id: NextId) -> None:
+    first = await put(client, next_id(), {"a": ["seed"]})
+    await client.put_writes(first, [("a", 1), ("b", 2)], "task")
+    newest = await put(client, next_id(), parent=first)
+    there: dict[str, Any] = {"a": {"writes": [("task", "a", 1)], "seed": ["seed"]}, "b": {"writes": [("task", "b", 2)]}}
+    assert await client.history(config(), ["b", "a", "b"]) == there
+    assert list(await client.history(newest, ["b", "a", "b"])) == ["b", "a"]
+    assert await client.history(newest, []) == {}
+    for where in (first, config(checkpoint_id=next_id()), config("another"), config(ns="another")):
+        assert await client.history(where, ["a"]) == {"a": {"writes": []}}
+
+
+async def test_a_long_way_back_with_hundreds_of_channels_of_any_name(client: Client, next_id: NextId) -> None:
+    odd = ["Größe", 'quoted "name"', "back\\slash", "{a,b}", "NULL", "%s", ":x", "$1", "\U0001f600", "a\nb", ""]
+    channels = [*odd, *(f"channel {number}" for number in range(600))]
+    where = await put(client, next_id(), {channel: [channel] for channel in channels})
+    for step in range(400):
+        if step % 50 == 0:
+            await client.put_writes(where, [(channel, step) for channel in channels], "task")
+        where = await put(client, next_id(), parent=where)
+    history = await client.history(where, channels)
+    writes = range(0, 400, 50)
+    assert history == {
+        channel: {"writes": [("task", channel, step) for step in writes], "seed": [channel]} for channel in channels
+    }
 
 
 async def test_a_loop_through_the_target_leaves_out_its_value_and_writes(client: Client) -> None:

@@ -1,6 +1,6 @@
-"""LangGraph's own conformance suite, and one in the same form for what that suite leaves out.
+"""LangGraph's own conformance suite, with the sync methods, too.
 
-Both call only async methods of a saver. `SyncSide` lets them test the sync ones.
+It calls only async methods of a saver. `SyncSide` lets it test the sync ones.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from langgraph.types import Command, Overwrite, Send, StateUpdate, interrupt
 
 from tests.graphs.running import Thread, past_scenario, scenario
 from tests.graphs.scenarios.chats import agent
-from tests.graphs.scenarios.failures import Broken, Gate, breaks
 from tests.graphs.scenarios.interrupts import asks, questions
 from tests.graphs.scenarios.nodes import AnyGraph, Node, chain, parallel, says, sync_and_async
 from tests.graphs.scenarios.pasts import before
@@ -85,16 +84,6 @@ async def a_delta_channel_grows_turn_after_turn(thread: Thread) -> None:
 
 
 @scenario
-async def a_delta_channel_grows_step_by_step(thread: Thread) -> None:
-    builder = chain(Deltas, one=writes("one", seldom=True), two=lambda state: {"last": state["log"]}, three=writes("3"))
-    graph = thread.graph(builder)
-    for turn in range(2):
-        state = await graph.step_through({"log": [f"turn {turn}"]})
-    assert state.values["log"] == [word for turn in range(2) for word in (f"turn {turn}", "one", "3")]
-    assert state.values["last"] == state.values["log"][:-1]
-
-
-@scenario
 async def an_overwrite_restarts_a_delta_channel(thread: Thread) -> None:
     builder = chain(Deltas, one=writes("one", seldom=True), two=overwrites("new", "start"), three=writes("three"))
     graph = thread.graph(builder)
@@ -127,33 +116,6 @@ async def parallel_writers_are_replayed_in_the_order_of_the_graph(thread: Thread
 
 
 @scenario
-async def an_overwrite_wins_over_other_writes_of_its_step(thread: Thread) -> None:
-    builder = parallel(Deltas, a=writes("a", seldom=True), b=overwrites("only"), c=writes("c", seldom=True))
-    graph = thread.graph(builder)
-    for turn in range(3):
-        state = await graph.invoke({"log": [f"turn {turn}"]})
-        assert state.values["log"] == ["only"]
-        await thread.pause()
-    assert len(state.values["seldom"]) == 6
-
-
-@scenario
-async def sent_tasks_write_to_a_delta_channel(thread: Thread) -> None:
-    builder: AnyGraph = StateGraph(Deltas)
-    builder.add_node("split", writes("split"))
-    builder.add_node("work", lambda state: {"log": [state["name"]], "seldom": [state["name"]] * 2})
-    builder.add_node("join", writes("join"))
-    builder.add_edge(START, "split")
-    builder.add_conditional_edges("split", lambda state: [Send("work", {"name": name}) for name in "zyx"], ["work"])
-    builder.add_edge("work", "join")
-    graph = thread.graph(builder)
-    await graph.step_through({"log": ["in"]})
-    state = await graph.invoke({"log": ["in"]})
-    assert state.values["log"] == ["in", "split", "z", "y", "x", "join"] * 2
-    assert state.values["seldom"] == ["z", "z", "y", "y", "x", "x"] * 2
-
-
-@scenario
 async def an_interrupt_waits_next_to_writers_of_a_delta_channel(thread: Thread) -> None:
     builder = parallel(Deltas, a=writes("a", seldom=True), ask=asks("name"), other=asks("age"), z=writes("z"))
     graph = thread.graph(builder)
@@ -167,23 +129,6 @@ async def an_interrupt_waits_next_to_writers_of_a_delta_channel(thread: Thread) 
         assert state.values["log"][-5:] == [f"turn {turn}", "a", "name: Ada", f"age: {turn}", "z"]
         await thread.pause()
     assert state.values["seldom"].count("with the answer") == 2
-
-
-@scenario
-async def a_failed_writer_writes_once_to_a_delta_channel(thread: Thread) -> None:
-    calls: list[str] = []
-    gate = Gate("a", "c")
-    builder = parallel(Deltas, a=writes("a", seldom=True), b=breaks("b", 2, calls, gate), c=writes("c"))
-    graph = thread.graph(builder)
-    await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
-    await thread.pause()
-    await graph.invoke(None, raises=Broken)
-    await thread.pause()
-    state = await graph.invoke(None)
-    assert state.values["log"] == ["in", "a", "b", "c"]
-    await thread.pause()
-    state = await graph.invoke({"log": ["again"]})
-    assert state.values["log"] == ["in", "a", "b", "c", "again", "a", "b", "c"]
 
 
 @scenario
@@ -255,19 +200,6 @@ async def a_delta_channel_is_replayed_from_the_past(thread: Thread) -> None:
     state = await graph.step_through(None)
     state = await graph.invoke({"log": ["second"]})
     assert state.values["log"] == ["first", "one", "two", "three", "second", "one", "two", "three"]
-
-
-@scenario
-async def a_delta_channel_in_a_subgraph_waits_with_it(thread: Thread) -> None:
-    inner = chain(Deltas, one=writes("one", seldom=True), ask=asks("name"), two=writes("two", seldom=True)).compile()
-    graph = thread.graph(chain(Deltas, before=writes("before"), inner=inner, after=writes("after")))
-    for turn in range(2):
-        await graph.invoke({"log": [f"turn {turn}"]})
-        await thread.pause()
-        state = await graph.invoke(Command(resume=turn))
-        await thread.pause()
-    assert state.values["log"][-3:] == ["name: 1", "two", "after"]
-    assert len(state.values["seldom"]) == 6
 
 
 @scenario

@@ -6,13 +6,12 @@ import threading
 from typing import Any
 
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command, RetryPolicy, Send
+from langgraph.types import Command, Send
 
 from tests.graphs.running import Thread, scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.nodes import AnyGraph, Log, Node, chain, parallel, says
+from tests.graphs.scenarios.nodes import AnyGraph, Log, Node, parallel, says
 from tests.graphs.scenarios.steps import TIMEOUT
-from tests.graphs.scenarios.subgraphs import Outer
 
 
 class Broken(Exception):
@@ -103,40 +102,6 @@ async def a_finished_sent_task_does_not_run_again(thread: Thread) -> None:
 
 
 @scenario
-async def a_node_is_retried_by_its_policy(thread: Thread) -> None:
-    calls: list[str] = []
-    policy = RetryPolicy(initial_interval=0.001, max_interval=0.001, jitter=False, max_attempts=3, retry_on=Broken)
-    builder: AnyGraph = StateGraph(Log)
-    builder.add_node("a", says("a", calls))
-    builder.add_node("b", breaks("b", 5, calls), retry_policy=policy)
-    for name in ("a", "b"):
-        builder.add_edge(START, name)
-    graph = thread.graph(chain(Log, inner=builder.compile(), after=says("after", calls)))
-    state = await graph.invoke({"log": ["in"]}, raises=Broken)
-    assert state.next == ("inner",)
-    await thread.pause()
-    state = await graph.invoke(None)
-    assert calls.count("b") == 6
-    assert state.values["log"][-1] == "after"
-
-
-@scenario
-async def a_finished_node_of_a_subgraph_does_not_run_again(thread: Thread) -> None:
-    calls: list[str] = []
-    gate = Gate("a")
-    middle = parallel(Log, a=says("a", calls), b=breaks("b", 1, calls, gate)).compile()
-    inner = chain(Log, one=says("one", calls), middle=middle, three=says("three", calls)).compile()
-    graph = thread.graph(chain(Outer, first=says("first", calls), inner=inner, last=says("last", calls)))
-    state = await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
-    assert state.next == ("inner",)
-    await thread.pause()
-    state = await graph.invoke(None)
-    assert state.next == ()
-    assert calls.count("b") == 2
-    assert [call for call in calls if call != "b"] == ["first", "one", "a", "three", "last"]
-
-
-@scenario
 async def a_failure_next_to_an_interrupt_retains_the_interrupt(thread: Thread) -> None:
     calls: list[str] = []
     gate = Gate("a", "__interrupt__")
@@ -150,33 +115,3 @@ async def a_failure_next_to_an_interrupt_retains_the_interrupt(thread: Thread) -
     state = await graph.invoke(Command(resume="Ada"))
     assert state.values["log"] == ["in", "a", "name: Ada", "b"]
     assert calls.count("a") == 1
-
-
-@scenario
-async def a_broken_step_can_be_skipped_by_hand(thread: Thread) -> None:
-    calls: list[str] = []
-    graph = thread.graph(chain(Log, one=says("one"), two=breaks("two", 9, calls), three=says("three")))
-    await graph.invoke({"log": ["in"]}, raises=Broken)
-    await thread.pause()
-    await graph.update_state({"log": ["by hand"]}, "two")
-    await thread.pause()
-    state = await graph.invoke(None)
-    assert state.values["log"] == ["in", "one", "by hand", "three"]
-    assert calls == ["two"]
-
-
-@scenario
-async def an_error_handler_replaces_a_failed_node(thread: Thread) -> None:
-    calls: list[str] = []
-    gate = Gate("a")
-    builder: AnyGraph = StateGraph(Log)
-    builder.add_node("a", says("a", calls))
-    builder.add_node("b", breaks("b", 1, calls, gate), error_handler=breaks("handler", 1, calls))
-    for name in ("a", "b"):
-        builder.add_edge(START, name)
-    graph = thread.graph(builder)
-    await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
-    await thread.pause()
-    state = await graph.invoke(None)
-    assert state.values["log"] == ["in", "a", "handler"]
-    assert sorted(calls) == ["a", "b", "handler", "handler"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, StateSnapshot, interrupt
 
 from tests.graphs.running import Thread, scenario
@@ -46,35 +46,6 @@ async def a_question_waits_for_its_answer(thread: Thread) -> None:
 
 
 @scenario
-async def a_node_that_asks_again_retains_earlier_answers(thread: Thread) -> None:
-    graph = thread.graph(chain(Log, ask=asks("one", "two", "three"), after=says("after")))
-    state = await graph.invoke({"log": ["in"]})
-    for question in ("one", "two", "three"):
-        assert list(questions(state)) == [question]
-        await thread.pause()
-        state = await graph.invoke(Command(resume=question.upper()))
-    assert state.values["log"] == ["in", "one: ONE", "two: TWO", "three: THREE", "after"]
-
-
-@scenario
-async def several_questions_are_answered_together(thread: Thread) -> None:
-    calls: list[str] = []
-    builder = parallel(
-        Log, a=asks("a", calls=calls), b=asks("b", calls=calls), c=asks("c", calls=calls), d=says("d", calls)
-    )
-    graph = thread.graph(builder)
-    state = await graph.invoke({"log": ["in"]})
-    ids = questions(state)
-    assert list(ids) == ["a", "b", "c"]
-    await thread.pause()
-    await graph.invoke(Command(resume="for whom?"), raises=RuntimeError)
-    state = await graph.invoke(Command(resume={id: question.upper() for question, id in ids.items()}))
-    assert state.next == ()
-    assert state.values["log"] == ["in", "a: A", "b: B", "c: C", "d"]
-    assert sorted(calls) == ["a", "a", "b", "b", "c", "c", "d"]
-
-
-@scenario
 async def several_questions_are_answered_one_by_one(thread: Thread) -> None:
     calls: list[str] = []
     builder = parallel(Log, a=asks("a", "A", calls=calls), b=asks("b", calls=calls), c=says("c", calls))
@@ -110,22 +81,6 @@ async def sent_tasks_have_separate_interrupts(thread: Thread) -> None:
     await thread.pause()
     state = await graph.invoke(Command(resume={ids["x"]: 1, ids["z"]: 3}))
     assert state.values["log"] == ["in", "x: 1", "y: 2", "z: 3", "after"]
-
-
-@scenario
-async def an_answer_may_change_the_state_and_the_next_node(thread: Thread) -> None:
-    builder = chain(Log, ask=asks("which"), after=says("after"))
-    builder.add_node("other", says("other"))
-    builder.add_edge("other", END)
-    graph = thread.graph(builder)
-    await graph.invoke({"log": ["in"]})
-    await thread.pause()
-    state = await graph.invoke(Command(resume="this", update={"log": ["update"], "last": [1]}, goto="other"))
-    assert sorted(state.values["log"]) == sorted(["in", "update", "which: this", "other", "after"])
-    await thread.pause()
-    state = await graph.invoke(Command(update={"last": [2]}, goto="other"))
-    assert state.values["last"] == [2]
-    assert state.values["log"][-1] == "other"
 
 
 @scenario

@@ -4,71 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, Send, StateSnapshot, StateUpdate
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Send, StateSnapshot
 
-from tests.graphs.running import Thread, past_scenario, scenario
+from tests.graphs.running import Thread, past_scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.nodes import AnyGraph, Log, chain, parallel, says
+from tests.graphs.scenarios.nodes import AnyGraph, Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer, counts, inner_state, without_id
 
 
 def before(history: list[StateSnapshot], node: str, nth: int = 0) -> StateSnapshot:
     """The state before a node ran; of several, the nth, newest first."""
     return [state for state in history if state.next == (node,)][nth]
-
-
-@past_scenario
-async def a_history_is_limited_by_metadata_location_and_number(thread: Thread) -> None:
-    graph = thread.graph(chain(Log, one=says("one"), two=says("two")))
-    for turn, user in enumerate(("Ada", "Bo", "Ada")):
-        await graph.invoke({"log": [str(turn)]}, metadata={"user": user, "turn": turn, "list": [turn]})
-        await thread.pause(past_needed=True)
-    await graph.update_state({"log": ["by hand"]}, "one")
-    full = await graph.history()
-    narrowings: dict[str, dict[str, Any]] = {
-        "loop": {"filter": {"source": "loop"}},
-        "update": {"filter": {"source": "update"}},
-        "step": {"filter": {"step": 3}},
-        "user": {"filter": {"user": "Ada"}},
-        "both": {"filter": {"user": "Ada", "source": "loop"}},
-        "unknown": {"filter": {"user": "unknown"}},
-        "missing": {"filter": {"missing": None}},
-        "turn": {"filter": {"turn": 1, "source": "input"}},
-        "two": {"limit": 2},
-        "none": {"limit": 0},
-        "before": {"before": thread.at(full[3])},
-        "two before": {"before": thread.at(full[3]), "limit": 2},
-        "Ada before": {"before": thread.at(full[2]), "limit": 3, "filter": {"user": "Ada"}},
-    }
-    found = {name: len(await graph.history(**narrowing)) for name, narrowing in narrowings.items()}
-    if thread.durability == "exit":
-        assert (len(full), found["user"], found["both"], found["turn"]) == (4, 2, 2, 0)
-    else:
-        assert (len(full), found["loop"], found["user"], found["turn"]) == (13, 9, 8, 1)
-        assert found["Ada before"] == 3
-    assert found["update"] == 1
-    assert (found["unknown"], found["two"], found["none"]) == (0, 2, 0)
-    assert found["missing"] == len(full)
-    assert found["before"] == len(full) - 4
-
-
-@past_scenario
-async def time_travel_runs_the_later_steps_again(thread: Thread) -> None:
-    calls: list[str] = []
-    graph = thread.graph(chain(Log, one=says("one", calls), two=says("two", calls), three=says("three", calls)))
-    for turn in ("first", "second"):
-        await graph.invoke({"log": [turn]}, interrupt_before=["two"])
-        await graph.invoke(None)
-    past = before(await graph.history(), "two", -1)
-    await thread.pause(past_needed=True)
-    assert (await graph.state(thread.at(past))).values == past.values
-    state = await graph.invoke(None, at=thread.at(past))
-    assert state.values["log"] == ["first", "one", "two", "three"]
-    assert calls == ["one", "two", "three"] * 2 + ["two", "three"]
-    await thread.pause()
-    state = await graph.invoke({"log": ["third"]})
-    assert state.values["log"] == ["first", "one", "two", "three", "third", "one", "two", "three"]
 
 
 @past_scenario
@@ -96,44 +43,6 @@ async def a_fork_continues_differently_and_leaves_the_old_branch(thread: Thread)
 
 
 @past_scenario
-async def a_copied_checkpoint_runs_again(thread: Thread) -> None:
-    calls: list[str] = []
-    graph = thread.graph(chain(Log, one=says("one", calls), two=says("two", calls)))
-    await graph.invoke({"log": ["in"]}, interrupt_before=["two"])
-    await graph.invoke(None)
-    past = before(await graph.history(), "two")
-    await thread.pause(past_needed=True)
-    await graph.update_state(None, "__copy__", at=thread.at(past))
-    await thread.pause()
-    state = await graph.invoke(None)
-    assert state.values["log"] == ["in", "one", "two"]
-    assert calls == ["one", "two", "two"]
-
-
-@scenario
-async def a_state_is_changed_in_bulk(thread: Thread) -> None:
-    builder = chain(Log, one=says("one"), two=says("two"))
-    builder.add_node("aside", says("aside"))
-    builder.add_edge("aside", END)
-    graph = thread.graph(builder)
-    await graph.bulk_update_state(
-        [
-            [StateUpdate({"log": ["in"]}, "__input__")],
-            [StateUpdate({"log": ["one by hand"]}, "one"), StateUpdate({"log": ["aside"], "last": 1}, "aside")],
-        ]
-    )
-    await thread.pause()
-    state = await graph.invoke(None)
-    assert state.values["log"] == ["one by hand", "aside", "two"]
-    await graph.invoke({"log": ["again"]}, interrupt_before=["two"])
-    await thread.pause()
-    await graph.update_state(None, END)
-    await thread.pause()
-    state = await graph.state()
-    assert (state.next, state.values["log"][-2:]) == ((), ["again", "one"])
-
-
-@past_scenario
 async def an_answered_question_is_asked_again_after_time_travel(thread: Thread) -> None:
     graph = thread.graph(chain(Log, one=says("one"), ask=asks("name", "age"), after=says("after")))
     await graph.invoke({"log": ["in"]})
@@ -152,19 +61,6 @@ async def an_answered_question_is_asked_again_after_time_travel(thread: Thread) 
     assert (await graph.state(thread.at(first))).values["log"] == ["in", "one", "name: Ada", "age: 36", "after"]
     await thread.pause()
     assert list(questions(await graph.invoke({"log": []}))) == ["name"]
-
-
-@past_scenario
-async def a_question_is_answered_at_its_checkpoint_more_than_once(thread: Thread) -> None:
-    graph = thread.graph(parallel(Log, ask=asks("name"), done=says("done")))
-    waiting = await graph.invoke({"log": ["in"]})
-    await thread.pause(past_needed=True)
-    state = await graph.invoke(Command(resume="Ada"), at=thread.at(waiting))
-    assert state.values["log"] == ["in", "name: Ada", "done"]
-    await thread.pause(past_needed=True)
-    # What the node does now depends on what LangGraph has stored with the interrupt.
-    state = await graph.invoke(Command(resume="Bo"), at=thread.at(waiting))
-    assert state.next == ()
 
 
 @past_scenario

@@ -46,15 +46,6 @@ def inner_state(state: StateSnapshot) -> StateSnapshot:
 
 
 @scenario
-async def a_subgraph_starts_empty_at_each_call(thread: Thread) -> None:
-    inner = chain(Log, count=counts("count"), more=counts("more")).compile()
-    graph = thread.graph(chain(Outer, before=says("before"), inner=inside(inner, "call"), after=says("after")))
-    await graph.step_through({"log": ["one"]})
-    state = await graph.invoke({"log": ["two"]})
-    assert state.values["log"][-5:] == ["before", "call", "count 1", "more 2", "after"]
-
-
-@scenario
 async def a_subgraph_with_its_own_memory_remembers(thread: Thread) -> None:
     inner = chain(Log, count=counts("count"), more=counts("more")).compile(checkpointer=True)
     graph = thread.graph(chain(Outer, before=says("before"), inner=inside(inner, "call"), after=says("after")))
@@ -62,25 +53,6 @@ async def a_subgraph_with_its_own_memory_remembers(thread: Thread) -> None:
         state = await graph.invoke({"log": [turn]})
         await thread.pause()
     assert state.values["log"][-3:] == ["count 5", "more 6", "after"]
-
-
-@scenario
-async def a_question_in_a_subgraph_waits_there(thread: Thread) -> None:
-    calls: list[str] = []
-    inner = chain(Log, count=counts("count"), ask=asks("name", calls=calls), more=says("more")).compile()
-    graph = thread.graph(chain(Outer, before=says("before", calls), inner=inner, after=says("after")))
-    state = await graph.invoke({"log": ["in"]})
-    assert list(questions(state)) == ["name"]
-    assert inner_state(state).next == ("ask",)
-    await thread.pause()
-    state = await graph.invoke(Command(resume="Ada"))
-    assert state.values["log"] == ["in", "before", "in", "before", "count 1", "name: Ada", "more", "after"]
-    assert calls == ["before", "name", "name"]
-    await thread.pause()
-    assert list(questions(await graph.invoke({"log": ["again"]}))) == ["name"]
-    await thread.pause()
-    state = await graph.invoke(Command(resume="Bo"))
-    assert state.values["log"][-3:] == ["name: Bo", "more", "after"]
 
 
 @scenario
@@ -161,18 +133,6 @@ async def tasks_sent_to_a_subgraph_have_separate_interrupts(thread: Thread) -> N
     await thread.pause()
     state = await graph.invoke(Command(resume={first: 1}))
     assert state.values["log"] == ["x", "one", "name: 1", "more", "y", "one", "name: 2", "more", "after"]
-
-
-@scenario
-async def the_state_of_a_waiting_subgraph_can_be_changed(thread: Thread) -> None:
-    inner = chain(Log, one=says("one"), two=says("two"), three=says("three")).compile(interrupt_before=["two"])
-    graph = thread.graph(chain(Outer, before=says("before"), inner=inner, after=says("after")))
-    state = await graph.invoke({"log": ["in"]})
-    await thread.pause()
-    await graph.update_state({"log": ["by hand"]}, at=thread.at(without_id(inner_state(state))))
-    await thread.pause()
-    state = await graph.invoke(None)
-    assert state.values["log"][-4:] == ["by hand", "two", "three", "after"]
 
 
 @scenario
