@@ -26,10 +26,8 @@ from tests.behaviour.test_cancellation import (  # noqa: F401
 from tests.behaviour.test_concurrency import (  # noqa: F401
     test_16_os_threads_run_concurrently,
     test_64_tasks_run_concurrently,
-    test_concurrent_prunes_copies_and_deletions_do_not_deadlock,
     test_event_loops_may_start_and_end_concurrently,
     test_os_threads_and_tasks_run_concurrently,
-    test_readers_never_see_half_a_checkpoint,
     test_the_first_use_may_come_from_many_tasks_at_once,
 )
 from tests.behaviour.test_foreign_file import official

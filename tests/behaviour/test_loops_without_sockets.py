@@ -27,13 +27,8 @@ from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, PostgresSa
 from tests.behaviour import (
     test_basics,
     test_cancellation,
-    test_concurrency,
     test_delta_history,
-    test_get,
-    test_list,
     test_prune,
-    test_threads,
-    test_writes,
 )
 from tests.behaviour.helpers import Database, config, get, put
 from tests.conftest import check_what_is_left, empty_store
@@ -97,13 +92,8 @@ globals().update(
     for file in (
         test_basics,
         test_cancellation,
-        test_concurrency,
         test_delta_history,
-        test_get,
-        test_list,
         test_prune,
-        test_threads,
-        test_writes,
     )
     for name, test in vars(file).items()
     if name.startswith("test_") and iscoroutinefunction(test)

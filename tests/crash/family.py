@@ -18,7 +18,7 @@ from tests.crash.programs import advance, number_of, seen
 from tests.stores import Client, Store
 
 # Seconds; a command takes milliseconds.
-TIMEOUT = 10
+TIMEOUT = 150
 
 Opens = Callable[[Store], CheckpointSaver]
 # A range of operations on the process's own thread, which then is read.

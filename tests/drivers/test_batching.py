@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.base import Checkpoint
-from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_metadata
+from langgraph.checkpoint.conformance.test_utils import generate_metadata
 from psycopg_pool import AsyncConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver
 from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES
 from tests.behaviour.helpers import config
-from tests.conftest import APIS
 from tests.drivers.batches import (
     NEW,
-    ODD,
     WAITING,
     a_checkpoint,
     a_life,
@@ -43,37 +38,6 @@ async def test_many_concurrent_threads_are_stored_and_read_in_few_round_trips(po
             await asyncio.gather(*(a_life(client, f"t{number}") for number in range(60)))
             # Of 360 calls. A new session takes a few round trips. On a busy machine tasks arrive one after the other.
             assert proxy.round_trips - before < 250
-
-
-async def test_names_with_any_characters_are_read(postgres_url: str) -> None:
-    async with with_few(postgres_url) as saver:
-        client = Client(saver, "async")
-        values = {name: [name] for name in ODD}
-        parent = generate_checkpoint(channel_values=dict(values), channel_versions={name: f"v{name}" for name in ODD})
-        child = generate_checkpoint(channel_values=dict(values), channel_versions={name: f"v{name}" for name in ODD})
-
-        def put(thread: str, checkpoint: Checkpoint, before: Any, versions: Any) -> Callable[[], Awaitable[Any]]:
-            return lambda: client.put(before, checkpoint, generate_metadata(), versions)
-
-        threads = [f"t{name}" for name in ODD]
-        async with in_one_batch(
-            client,
-            postgres_url,
-            lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
-            [put(thread, parent, config(thread), parent["channel_versions"]) for thread in threads],
-        ) as parents:
-            pass
-        async with in_one_batch(
-            client,
-            postgres_url,
-            lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
-            [put(thread, child, one.result(), {}) for thread, one in zip(threads, parents, strict=False)],
-        ) as children:
-            pass
-        for each in children[: len(threads)]:
-            found = await client.get_tuple(outcome(each))
-            assert found is not None
-            assert found.checkpoint == child
 
 
 async def test_writes_of_one_task_keep_their_order(postgres_url: str) -> None:
@@ -100,33 +64,6 @@ async def test_writes_of_one_task_keep_their_order(postgres_url: str) -> None:
         assert values["__error__"] == 4
 
 
-async def test_concurrent_puts_in_one_namespace_are_all_stored(postgres_url: str) -> None:
-    """The same twice, two with one parent, and one whose parent is being stored; all have one value in common."""
-    async with with_few(postgres_url) as saver:
-        client = Client(saver, "async")
-        parent, child, other = a_checkpoint(1), a_checkpoint(2), a_checkpoint(3)
-        child_of = config("t", parent["id"])
-        async with in_one_batch(
-            client,
-            postgres_url,
-            lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
-            [
-                lambda: client.put(config("t"), parent, generate_metadata(), NEW),
-                lambda: client.put(child_of, child, generate_metadata(), {"own": "2"}),
-                lambda: client.put(child_of, other, generate_metadata(), {"own": "3"}),
-                lambda: client.put(child_of, child, generate_metadata(again=True), {"own": "2"}),
-            ],
-        ) as calls:
-            pass
-        assert [outcome(each) for each in calls[:4]] == [
-            config("t", each["id"]) for each in (parent, child, other, child)
-        ]
-        found = {each.checkpoint["id"]: each for each in await client.all(config("t"))}
-        assert {checkpoint["id"]: checkpoint for checkpoint in (parent, child, other)} == {
-            checkpoint_id: each.checkpoint for checkpoint_id, each in found.items()
-        }
-
-
 async def test_readers_of_one_checkpoint_have_separate_objects(postgres_url: str) -> None:
     async with with_few(postgres_url) as saver:
         client = Client(saver, "async")
@@ -146,27 +83,6 @@ async def test_readers_of_one_checkpoint_have_separate_objects(postgres_url: str
                 calls[0].result().checkpoint["channel_values"]["own"]
                 is not calls[2].result().checkpoint["channel_values"]["own"]
             )
-
-
-def test_several_loops_and_os_threads_run_concurrently(postgres_url: str) -> None:
-    with PostgresSaver(postgres_url) as saver:
-        failures: list[BaseException] = []
-
-        def run(name: str, api: str) -> None:
-            async def lives() -> None:
-                await asyncio.gather(*(a_life(Client(saver, api), f"{name} {number}") for number in range(10)))
-
-            try:
-                asyncio.run(lives())
-            except BaseException as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=run, args=(f"{api} {number}", api)) for number in range(3) for api in APIS]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
 
 
 async def test_calls_of_a_tenant_are_batched_only_with_each_other(postgres_url: str) -> None:

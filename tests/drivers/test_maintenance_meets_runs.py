@@ -16,11 +16,10 @@ import psycopg
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from psycopg import sql
 from typing_extensions import LiteralString
 
-from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, PostgresSaver, ThreadExists
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, ThreadExists
 from tests.citus import activity
 
 WAITING: LiteralString = "SELECT pid FROM {} WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -119,38 +118,6 @@ MAINTENANCE: dict[str, Callable[[CheckpointSaver], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", MAINTENANCE)
-def test_a_run_that_refers_to_a_value_being_deleted_stores_it_again(postgres_url: str, name: str) -> None:
-    with PostgresSaver(postgres_url) as saver:
-        configs = fill(saver, delta=False)
-        with held_open(postgres_url) as other:
-            MAINTENANCE[name](other)
-            run = ConcurrentCall(lambda: fork(saver, configs[1], delta=False))
-            run.wait_until_blocked(postgres_url)
-        found = saver.get_tuple(run.join())
-        assert found is not None
-        assert found.checkpoint["channel_values"] == {"big": [*BIG, "0"]}
-        complete(saver)
-
-
-@pytest.mark.parametrize("name", MAINTENANCE)
-def test_a_delete_waits_for_a_run_that_refers_to_a_value(postgres_url: str, name: str) -> None:
-    with PostgresSaver(postgres_url) as saver:
-        configs = fill(saver, delta=False)
-        with held_open(postgres_url) as other:
-            stored = fork(other, configs[1], delta=False)
-            maintenance = ConcurrentCall(lambda: MAINTENANCE[name](saver))
-            maintenance.wait_until_blocked(postgres_url)
-        maintenance.join()
-        found = saver.get_tuple(stored)
-        if name == "delete_thread":
-            assert found is None
-        else:
-            assert found is not None
-            assert found.checkpoint["channel_values"] == {"big": [*BIG, "0"]}
-        complete(saver)
-
-
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 @pytest.mark.parametrize("source", ["url", "connection"])
 @pytest.mark.parametrize("name", MAINTENANCE)
@@ -171,42 +138,6 @@ def test_a_deletion_sees_concurrent_commits_at_any_isolation_level(
         assert (saver.get_tuple(stored) is None) == (name == "delete_thread")
         complete(saver)
         saver.close()
-
-
-@pytest.mark.parametrize("name", ["prune", "delete_for_runs"])
-def test_a_put_whose_delta_channel_needs_a_checkpoint_being_deleted_raises(postgres_url: str, name: str) -> None:
-    with PostgresSaver(postgres_url) as saver:
-        configs = fill(saver, delta=True)
-        # A snapshot makes the older ones unnecessary.
-        saver.delete_for_runs(["new"])
-        versions = {"big": "2", "log": "9"}
-        values = {"big": [*BIG, "2"], "log": _DeltaSnapshot([1, 2])}
-        snapshot = generate_checkpoint(channel_values=values, channel_versions=dict(versions))
-        saver.put(configs[2], snapshot, generate_metadata(step=4, run_id="new"), {"log": "9"})
-        newest = saver.get_tuple(generate_config("t"))
-        assert newest is not None
-        with held_open(postgres_url) as other:
-            MAINTENANCE[name](other)
-            run = ConcurrentCall(lambda: fork(saver, configs[1], delta=True))
-            run.wait_until_blocked(postgres_url)
-        with pytest.raises(CheckpointNotFound, match="'log'"):
-            run.join()
-        assert [found.config for found in saver.list(generate_config("t"))] == [newest.config]
-        complete(saver)
-
-
-@pytest.mark.parametrize("name", ["prune", "delete_for_runs"])
-def test_a_deletion_retains_the_ancestors_of_a_checkpoint_just_stored(postgres_url: str, name: str) -> None:
-    with PostgresSaver(postgres_url) as saver:
-        configs = fill(saver, delta=True)
-        with held_open(postgres_url) as other:
-            stored = fork(other, configs[1], delta=True)
-            maintenance = ConcurrentCall(lambda: MAINTENANCE[name](saver))
-            maintenance.wait_until_blocked(postgres_url)
-        maintenance.join()
-        history = saver.get_delta_channel_history(config=stored, channels=["log"])
-        assert [value for _, _, value in history["log"]["writes"]] == [0, 1]
-        complete(saver)
 
 
 @pytest.mark.parametrize("delta", [False, True])

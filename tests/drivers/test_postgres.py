@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import threading
 import time
-import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,20 +17,18 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import (
-    CheckpointSaver,
     ClosedError,
     ConfigError,
     ConnectionLost,
     PostgresSaver,
     StorageError,
-    open_saver,
 )
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES
 from tests.conftest import APIS
 from tests.drivers.batches import WAITING, driver_of, jammed
 from tests.faults.faulty import faulty
 from tests.proxy import proxied
-from tests.stores import Client, runs_alone
+from tests.stores import Client
 
 
 def a_checkpoint() -> Checkpoint:
@@ -66,27 +62,6 @@ def sessions(watcher: psycopg.Connection[Any], *, state: str = "%") -> int:
     return int(row[0])
 
 
-def terminate_all(watcher: psycopg.Connection[Any]) -> int:
-    return len(
-        watcher.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name NOT LIKE 'citus_%'"
-        ).fetchall()
-    )
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_sessions_ended_by_the_server_are_replaced(
-    postgres_url: str, watcher: psycopg.Connection[Any], api: str
-) -> None:
-    async with PostgresSaver(postgres_url, min_size=4, max_size=4) as saver:
-        client = Client(saver, api)
-        await asyncio.gather(*(store_and_read(client, f"t{i}") for i in range(8)))
-        for i in range(3):
-            assert terminate_all(watcher) >= 1
-            await store_and_read(client, f"after {i}")
-
-
 @pytest.mark.parametrize("api", APIS)
 async def test_a_pool_that_keeps_no_connection_makes_one_without_a_warning(
     postgres_url: str, api: str, caplog: pytest.LogCaptureFixture
@@ -111,35 +86,6 @@ async def test_closing_while_the_first_call_connects_leaves_no_session(
             await call
         while sessions(watcher):
             await asyncio.sleep(0.01)  # The server ends a session after its connection.
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_connections_cut_by_the_network_are_replaced(postgres_url: str, api: str) -> None:
-    with proxied(postgres_url) as proxy:
-        async with PostgresSaver(proxy.url, min_size=2, max_size=2) as saver:
-            client = Client(saver, api)
-            await store_and_read(client, "before")
-            assert proxy.cut() >= 1
-            await store_and_read(client, "after")
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_an_unreachable_server_is_one_clear_error_without_the_password(api: str) -> None:
-    url = "postgresql://somebody:topsecret@127.0.0.1:1/nowhere"
-    async with PostgresSaver(url) as saver:
-        with pytest.raises(ConnectionLost, match="refused") as caught:
-            await Client(saver, api).get_tuple(generate_config("t"))
-    assert "topsecret" not in f"{caught.value!r} {caught.value.__cause__!r} {saver!r}"
-
-
-@pytest.mark.parametrize("rest", ["s3cret%ZZ@localhost/db", "s3cret@[::1/db", "s3cret@localhost/db?s3cret"])
-def test_an_invalid_connection_string_is_refused_without_displaying_it(
-    rest: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(ConfigError, match="connection string") as caught:
-        open_saver(f"postgresql://me:{rest}")
-    printed = "".join(traceback.format_exception(caught.value))
-    assert "s3cret" not in f"{printed} {capsys.readouterr()} {caplog.text}"
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -203,23 +149,6 @@ async def test_calls_use_the_pool_concurrently(postgres_url: str, watcher: psyco
             await asyncio.gather(*waiting)
 
 
-def test_the_pool_of_an_ended_loop_is_closed(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
-    saver = PostgresSaver(postgres_url, min_size=3, max_size=3)
-    for i in range(4):
-
-        @runs_alone
-        async def run(i: int = i) -> None:
-            await asyncio.gather(*(store_and_read(Client(saver, "async"), f"t{i} {j}") for j in range(6)))
-
-        run()
-    assert sessions(watcher) <= 3  # Those of the last loop; no later call has closed them yet.
-    saver.close()
-    while sessions(watcher):
-        pass
-    with pytest.raises(ClosedError):
-        saver.get_tuple(generate_config("t"))
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # psycopg_pool's tasks end with a loop.
 @pytest.mark.parametrize("way", ["asyncio.run", "closed with its tasks"])
 def test_several_loops_in_a_row_leave_the_connections_of_one(
@@ -246,71 +175,6 @@ def test_several_loops_in_a_row_leave_the_connections_of_one(
     gc.collect()
 
 
-def test_several_event_loops_run_concurrently(postgres_url: str) -> None:
-    failures: list[BaseException] = []
-    with PostgresSaver(postgres_url, max_size=3) as saver:
-
-        def run(name: str) -> None:
-            async def work() -> None:
-                await asyncio.gather(*(store_and_read(Client(saver, "async"), f"{name} {j}") for j in range(4)))
-
-            try:
-                for _ in range(3):
-                    asyncio.run(work())
-            except BaseException as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=run, args=(f"thread {i}",)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert failures == []
-
-
-async def test_closing_ends_every_session(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
-    for close in ("close", "aclose"):
-        saver = PostgresSaver(postgres_url)
-        for api in APIS:
-            await store_and_read(Client(saver, api), f"{close} {api}")
-        assert sessions(watcher) >= 2
-        if close == "close":
-            await asyncio.to_thread(saver.close)
-        else:
-            await saver.aclose()
-        while sessions(watcher):
-            await asyncio.sleep(0.01)
-
-
-@asynccontextmanager
-async def brought_by_a_caller(kind: str, url: str) -> AsyncIterator[Any]:
-    if kind == "ConnectionPool":
-        with ConnectionPool(url, min_size=1, max_size=2, open=True) as pool:
-            yield pool
-    elif kind == "AsyncConnectionPool":
-        async with AsyncConnectionPool(url, min_size=1, max_size=2, open=False) as async_pool:
-            yield async_pool
-    elif kind == "Connection":
-        with psycopg.connect(url, autocommit=True) as connection:
-            yield connection
-    else:
-        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as async_connection:
-            yield async_connection
-
-
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("kind", ["ConnectionPool", "AsyncConnectionPool", "Connection", "AsyncConnection"])
-async def test_a_callers_pool_or_connection_serves_sync_and_async_calls(postgres_url: str, kind: str, api: str) -> None:
-    async with brought_by_a_caller(kind, postgres_url) as source:
-        saver: CheckpointSaver = PostgresSaver(source)
-        client = Client(saver, api)
-        await asyncio.gather(*(store_and_read(client, f"t{i}") for i in range(5)))
-        await saver.aclose()
-        assert not source.closed
-        with pytest.raises(ClosedError):
-            await client.get_tuple(generate_config("t"))
-
-
 async def test_a_broken_connection_of_the_caller_raises_and_is_not_retried(postgres_url: str) -> None:
     with proxied(postgres_url) as proxy, psycopg.connect(proxy.url, autocommit=True) as connection:
         saver = PostgresSaver(connection)
@@ -327,22 +191,6 @@ def test_something_other_than_a_source_of_connections_is_refused() -> None:
         PostgresSaver("postgresql://nowhere", min_size=3, max_size=2)
     with pytest.raises(ConfigError, match="pool_timeout"):
         PostgresSaver("postgresql://nowhere", pool_timeout=-1)
-
-
-async def test_a_cancelled_operation_stores_all_or_nothing_and_leaves_the_connection_usable(postgres_url: str) -> None:
-    async with PostgresSaver(postgres_url, min_size=1, max_size=1) as saver:
-        await saver.aget_tuple(generate_config("t"))
-        for i in range(40):
-            config = generate_config(f"t{i}")
-            task = asyncio.ensure_future(saver.aput(config, a_checkpoint(), generate_metadata(), {"a": "1"}))
-            for _ in range(i % 8):
-                await asyncio.sleep(0)
-            await asyncio.sleep(0.0005 * (i // 8))
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            found = await saver.aget_tuple(config)
-            assert found is None or found.checkpoint["channel_values"] == {"a": [1]}
-        await store_and_read(Client(saver, "async"), "after")
 
 
 @asynccontextmanager
@@ -385,7 +233,7 @@ async def test_a_call_cancelled_while_it_returns_its_connection_does_not_lose_it
                 await asyncio.sleep(0.002)
         assert await waiting is None
         assert (await asyncio.gather(call, return_exceptions=True))[0].__class__ is asyncio.CancelledError
-        await asyncio.wait_for(store_and_read(Client(saver, "async"), "after"), 20)
+        await asyncio.wait_for(store_and_read(Client(saver, "async"), "after"), 150)
 
 
 async def test_a_call_cancelled_while_it_enters_a_pipeline_leaves_nothing_in_it(
@@ -400,20 +248,7 @@ async def test_a_call_cancelled_while_it_enters_a_pipeline_leaves_nothing_in_it(
             await asyncio.sleep(0)
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
-            await asyncio.wait_for(saver.aget_tuple(generate_config("t")), 20)
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_large_states_are_decoded_on_a_worker_and_complete(postgres_url: str, api: str) -> None:
-    async with PostgresSaver(postgres_url) as saver:
-        client = Client(saver, api)
-        checkpoint = generate_checkpoint(
-            channel_values={"a": [{"n": i, "text": "x" * 100} for i in range(5_000)]}, channel_versions={"a": "1"}
-        )
-        config = await client.put(generate_config("t"), checkpoint, generate_metadata(), {"a": "1"})
-        found = await client.get_tuple(config)
-        assert found is not None
-        assert found.checkpoint == checkpoint
+            await asyncio.wait_for(saver.aget_tuple(generate_config("t")), 150)
 
 
 async def test_decoding_while_the_saver_is_closed_raises(postgres_url: str) -> None:

@@ -9,9 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +20,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError, forks
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
 from langgraph_checkpoint_custom.drivers import sqlite_connections as connections_module
-from tests.conftest import APIS, needs_error_codes, unprivileged_folder
+from tests.conftest import APIS, needs_error_codes
 from tests.stores import Client
 
 
@@ -88,13 +85,6 @@ def test_the_settings_can_be_changed(path: Path, opened: list[Any]) -> None:
             SqliteSaver(path, **options)
 
 
-def test_nothing_is_opened_before_the_first_use(path: Path, opened: list[Any]) -> None:
-    with SqliteSaver.from_conn_string(str(path)):
-        pass
-    assert opened == []
-    assert not path.exists()
-
-
 def test_the_file_is_readable_by_its_owner_only(path: Path) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
@@ -149,18 +139,6 @@ def arguments(thread_id: str) -> tuple[RunnableConfig, Checkpoint, Any, Any]:
     return generate_config(thread_id), a_checkpoint(), generate_metadata(), {"a": "1"}
 
 
-def test_a_long_read_does_not_block_a_write(path: Path) -> None:
-    with SqliteSaver(path, busy_timeout=0.1) as saver:
-        put(saver, "t")
-        reader = sqlite3.connect(path)
-        reader.execute("BEGIN")
-        assert reader.execute("SELECT count(*) FROM checkpoints").fetchone() == (1,)
-        put(saver, "t")
-        assert len(list(saver.list(generate_config("t")))) == 2
-        assert reader.execute("SELECT count(*) FROM checkpoints").fetchone() == (1,)
-        reader.close()
-
-
 @pytest.mark.parametrize("busy_timeout", [5.0, float("inf")])
 @pytest.mark.parametrize("api", APIS)
 async def test_a_write_of_another_process_delays_but_does_not_fail_a_call(
@@ -197,22 +175,6 @@ async def test_a_lock_held_too_long_is_one_clear_error(path: Path, api: str) -> 
         assert len(await client.all(generate_config("t"))) == 2
 
 
-def test_eight_processes_write_to_one_file(path: Path) -> None:
-    program = (
-        "import sys; from tests.drivers.test_sqlite import put; from langgraph_checkpoint_custom import SqliteSaver\n"
-        "with SqliteSaver(sys.argv[1], synchronous='OFF') as saver:\n"
-        "    for i in range(25): put(saver, sys.argv[2])\n"
-    )
-    command = [sys.executable, "-c", program, str(path)]
-    processes = [
-        subprocess.Popen([*command, f"t{i}"], stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
-        for i in range(8)
-    ]
-    assert [process.communicate()[1] for process in processes] == [""] * 8
-    with SqliteSaver(path) as saver:
-        assert len(list(saver.list(None))) == 200
-
-
 class Unsettled(sqlite3.Connection):
     """A file that cannot be read for a moment, while others open it."""
 
@@ -243,88 +205,6 @@ def test_a_temporary_disk_error_while_a_file_is_opened_is_retried(
             with pytest.raises(StorageError, match=r"the disk reported an error \(SQLITE_IOERR_SHORT_READ\)"):
                 put(saver, "t")
             assert Unsettled.failures == failures - connections_module.OPENINGS
-
-
-@needs_error_codes
-def test_a_missing_folder_raises(tmp_path: Path) -> None:
-    with SqliteSaver(tmp_path / "missing" / "store.db") as saver, pytest.raises(StorageError, match="folder exist"):
-        saver.setup()
-
-
-@needs_error_codes
-def test_a_file_that_is_not_a_database_raises_and_is_unchanged(path: Path) -> None:
-    path.write_bytes(b"something else entirely, and long enough to be looked at" * 100)
-    before = path.read_bytes()
-    with SqliteSaver(path) as saver, pytest.raises(StorageError, match="not a SQLite database"):
-        put(saver, "t")
-    assert path.read_bytes() == before
-
-
-def test_a_full_disk_raises_an_error_and_loses_nothing(path: Path, opened: list[Any]) -> None:
-    with SqliteSaver(path) as saver:
-        config = put(saver, "t")
-        pages = pragma(opened[0], "page_count")
-        opened[0].execute(f"PRAGMA max_page_count = {pages + 2}")  # What a full disk looks like to SQLite.
-        with pytest.raises(StorageError, match="disk is full"):
-            put(saver, "t", size=100_000)
-        assert [found.config for found in saver.list(generate_config("t"))] == [config]
-        opened[0].execute("PRAGMA max_page_count = 1000000")
-        put(saver, "t", size=100_000)
-        assert len(list(saver.list(generate_config("t")))) == 2
-
-
-@pytest.fixture
-def protected_folder() -> Iterator[Path]:
-    with unprivileged_folder() as folder:
-        yield folder
-
-
-@needs_error_codes
-def test_a_file_that_is_not_writable_raises(protected_folder: Path) -> None:
-    path = protected_folder / "checkpoints.db"
-    with SqliteSaver(path) as saver:
-        put(saver, "t")
-    before = path.read_bytes()
-    path.chmod(0o400)
-    with SqliteSaver(path) as saver, pytest.raises(StorageError, match="not writable"):
-        put(saver, "t")
-    assert path.read_bytes() == before
-
-
-async def test_an_async_call_goes_to_a_worker_at_most_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with SqliteSaver(path) as saver:
-        await saver.asetup()
-        submitted = 0
-        submit = ThreadPoolExecutor.submit
-
-        def counted(executor: ThreadPoolExecutor, function: Any, *args: Any) -> Any:
-            nonlocal submitted
-            submitted += 1
-            return submit(executor, function, *args)
-
-        monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
-        config = await saver.aput(*arguments("t"))
-        await saver.aput_writes(config, [("a", 1)], "task")
-        await saver.aget_tuple(config)
-        await saver.aget_delta_channel_history(config=config, channels=["a"])
-        await saver.adelete_for_runs(["run"])
-        await saver.acopy_thread("t", "copy")
-        await saver.aprune(["t"])
-        await saver.adelete_thread("t")
-        assert submitted <= 8  # A worker that is still busy takes the next call, too.
-        assert [found async for found in saver.alist(None)] != []
-        assert submitted <= 9
-
-
-def test_a_relative_path_refers_to_the_folder_where_the_saver_was_created(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with SqliteSaver("checkpoints.db") as saver:
-        (tmp_path / "elsewhere").mkdir()
-        monkeypatch.chdir(tmp_path / "elsewhere")
-        put(saver, "t")
-    assert (tmp_path / "checkpoints.db").exists()
 
 
 @pytest.mark.parametrize("read_before", [True, False])
@@ -391,71 +271,6 @@ def test_few_idle_reader_connections_are_retained(path: Path) -> None:
         assert driver.stats() == {"reading": 0, "idle": connections_module.IDLE}
 
 
-def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No SQLite call may be running while a process is forked."""
-    for module in (forks, connections_module):
-        monkeypatch.setattr(module, "LONGEST", 1000)
-    with SqliteSaver(path) as saver, ThreadPoolExecutor(3) as workers:
-        put(saver, "t")
-        driver: Any = saver._driver
-        begun, go_on, ready, done = (threading.Event() for _ in range(4))
-
-        def read(connection: sqlite3.Connection) -> Any:
-            begun.set()
-            go_on.wait()
-            return connection.execute("SELECT 1").fetchone()  # A connection in use is not closed.
-
-        def fork() -> None:
-            forks._before()
-            ready.set()
-            done.wait()
-            forks.UNDERWAY.clear()
-
-        running = workers.submit(driver._connections.reading, "test", 0, read)
-        begun.wait()
-        forking = workers.submit(fork)
-        while driver._connections.writer is not None:
-            time.sleep(0.001)  # No event is raised when the fork has closed the writer.
-        reading = workers.submit(saver.get_tuple, generate_config("t"))
-        assert not ready.is_set()
-        go_on.set()
-        assert running.result() == (1,)
-        ready.wait()
-        time.sleep(0.05)  # Enough for a read that does not wait; no event says that one waits.
-        assert not reading.done()
-        assert driver.stats() == {"reading": 0, "idle": 0}
-        done.set()
-        forking.result()
-        assert reading.result() is not None
-
-
-def test_a_fork_closes_the_connection_of_a_read_that_ends_meanwhile(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with SqliteSaver(path) as saver, ThreadPoolExecutor(1) as worker:
-        put(saver, "t")
-        driver: Any = saver._driver
-        begun, go_on = threading.Event(), threading.Event()
-
-        def read(_: sqlite3.Connection) -> None:
-            begun.set()
-            go_on.wait()
-
-        running = worker.submit(driver._connections.reading, "test", 0, read)
-        begun.wait()
-        close_idle = driver._connections._close_idle
-
-        def close_and_let_it_end() -> None:
-            close_idle()
-            go_on.set()
-            running.result()
-
-        monkeypatch.setattr(driver._connections, "_close_idle", close_and_let_it_end)
-        forks._before()
-        forks.UNDERWAY.clear()
-        assert driver.stats() == {"reading": 0, "idle": 0}
-
-
 UNCLOSED = """
 import sys, threading, time
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config
@@ -473,4 +288,4 @@ time.sleep(0.3)  # So that it ends in the middle of what they store.
 def test_a_process_may_end_while_daemon_threads_store(tmp_path: Path) -> None:
     """With an unclosed saver; one in three ended with a segmentation fault."""
     ends = [subprocess.Popen([sys.executable, "-c", UNCLOSED, str(tmp_path / f"{n}.db")]) for n in range(8)]
-    assert [end.wait(60) for end in ends] == [0] * 8
+    assert [end.wait(150) for end in ends] == [0] * 8

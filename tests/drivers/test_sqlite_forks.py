@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -39,31 +38,6 @@ driver = saver._driver
 
 """
 
-WITH_NEW_SAVERS = """
-sys.setswitchinterval(1e-5)
-stop = threading.Event()
-savers = [SqliteSaver(":memory:") for _ in range(100)]
-
-def make():
-    while not stop.is_set():
-        for number in range(100):
-            savers[number] = SqliteSaver(":memory:")
-
-threads = [threading.Thread(target=make) for _ in range(2)]
-for thread in threads:
-    thread.start()
-codes = set()
-for number in range(100):
-    put(saver, str(number))
-    pid = os.fork()
-    if pid == 0:
-        os._exit(1 if driver._connections.writer or driver._connections.reads else 0)
-    codes.add(of_child(pid))
-stop.set()
-for thread in threads:
-    thread.join()
-print(codes, failed)
-"""
 
 INTERRUPTED = """
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -180,28 +154,6 @@ saver = SqliteSaver(path)
 print(code, failed, len(list(saver.list(None))))
 """
 
-# Simulates a signal that arrives while the process is copied.
-INTERRUPTS = """
-import _thread, concurrent.futures, os, langgraph.checkpoint.conformance.test_utils
-os.register_at_fork(after_in_parent=_thread.interrupt_main, after_in_child=_thread.interrupt_main)
-"""
-
-INTERRUPTED_AFTER = """
-signal.signal(signal.SIGINT, signal.default_int_handler)
-pid = None
-try:
-    pid = os.fork()
-except KeyboardInterrupt:
-    failed.append("Ctrl-C")
-if pid == 0:
-    put(saver, "child")
-    os._exit(0)
-code = os.waitstatus_to_exitcode(os.wait()[1])
-put(saver, "parent")
-SqliteSaver(":memory:").close()
-print(code, failed, len(list(saver.list(None))))
-"""
-
 
 INTERRUPTED_ANYWHERE = """
 from tests.drivers.test_sqlite_interrupts import Interrupted, signal_at
@@ -250,17 +202,9 @@ def put(saver: SqliteSaver, thread_id: str, size: int = 1) -> None:
     saver.put(generate_config(thread_id), checkpoint, generate_metadata(), {"a": "1"})
 
 
-def test_savers_created_concurrently_do_not_break_a_fork(path: Path) -> None:
-    assert run(HEAD + WITH_NEW_SAVERS, path) == "{0} []"
-
-
 def test_an_interrupt_while_a_fork_waits_loses_nothing_and_nobody_hangs(path: Path) -> None:
     """Python prints it, and forks. What is still open is refused in the child."""
     assert run(HEAD + INTERRUPTED, path) == "0 ['KeyboardInterrupt()'] 3"
-
-
-def test_an_interrupt_while_the_process_is_copied_is_raised_after_it_and_leaves_no_lock_held(path: Path) -> None:
-    assert run(INTERRUPTS + HEAD + INTERRUPTED_AFTER, path) == "0 ['Ctrl-C'] 3"
 
 
 def test_wherever_a_fork_is_interrupted_other_os_threads_can_use_the_file_after_it(path: Path) -> None:
@@ -284,25 +228,6 @@ def test_a_fork_does_not_wait_for_a_call_that_does_not_end_and_the_child_refuses
 
 def test_a_fork_does_not_wait_for_the_lock_of_the_cache(path: Path) -> None:
     assert run(HEAD + WITH_CACHE_LOCKED, path) == "0 [] 2"
-
-
-def test_a_fork_does_not_wait_for_a_reader_that_could_not_be_opened(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with SqliteSaver(path) as saver:
-        put(saver, "t")
-        driver: Any = saver._driver
-
-        def fails(**_: Any) -> None:
-            raise sqlite3.OperationalError("unable to open database file")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(driver._connections, "connect", fails)
-            with pytest.raises(StorageError) as caught:
-                list(saver.list(generate_config("t")))
-        assert driver.stats() == {"reading": 0, "idle": 0}
-        assert caught.value.__traceback__ is not None
-        assert saver.get_tuple(generate_config("t")) is not None
 
 
 CALLERS = """

@@ -64,32 +64,6 @@ async def test_waiting_writes_are_one_transaction(saver: SqliteSaver, path: Path
     assert stored(saver) == {"first", *(f"t {number}" for number in range(MANY))}
 
 
-async def test_sync_and_async_calls_of_all_loops_run_concurrently(saver: SqliteSaver) -> None:
-    """Some OS threads with a loop and some without."""
-    tasks = 8
-
-    def of_thread(number: int) -> None:
-        async def of_task(task: int) -> None:
-            where = await put(f"t {number} {task}").run(saver)
-            await put_writes(where).run(saver)
-
-        async def all_tasks() -> None:
-            await asyncio.gather(*(of_task(task) for task in range(tasks)))
-
-        if number % 2:
-            asyncio.run(all_tasks())
-        else:
-            where = put(f"t {number}").run_here(saver)
-            assert put_writes(where).run_here(saver) is None
-
-    with commits(saver) as found, ThreadPoolExecutor(32) as workers:
-        await asyncio.gather(*(asyncio.wrap_future(workers.submit(of_thread, number)) for number in range(32)))
-    everything = list(saver.list(None))
-    assert len(everything) == 16 + 16 * tasks
-    assert all(each.pending_writes == [("task", "a", 1), ("task", "b", [2])] for each in everything)
-    assert len(found) < 2 * len(everything)  # So many calls there were.
-
-
 async def test_a_single_write_does_not_wait_for_others(saver: SqliteSaver) -> None:
     with commits(saver) as found:
         for number in range(3):
@@ -253,23 +227,6 @@ async def test_a_cancelled_task_does_not_affect_its_batch(saver: SqliteSaver, pa
     assert stored(saver) - {"first"} == {f"t {number}" for number in range(1, MANY, 2)}
 
 
-async def test_a_batch_wakes_each_loop_once(saver: SqliteSaver, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = asyncio.get_running_loop()
-    wakeups: list[Any] = []
-    call_soon = loop.call_soon_threadsafe
-
-    def counted(*args: Any, **kwargs: Any) -> asyncio.Handle:
-        wakeups.append(args)
-        return call_soon(*args, **kwargs)
-
-    monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
-    await together(saver, path, [put(f"t {number}") for number in range(MANY)])
-    assert len(wakeups) == 2
-    wakeups.clear()
-    await asyncio.gather(*(saver.aget_tuple(config(f"t {number}")) for number in range(MANY)))
-    assert len(wakeups) < MANY / 2
-
-
 async def test_calls_of_other_loops_return_although_a_loop_has_ended(saver: SqliteSaver, path: Path) -> None:
     def leave() -> None:
         loop = asyncio.new_event_loop()
@@ -315,24 +272,6 @@ async def test_a_call_made_while_the_workers_are_closed_raises(saver: SqliteSave
         await (saver.aget_tuple(config("t")) if kind == "read" else put("t 2").run(saver))
     assert not calls._waiting
     assert stored(saver) == {"t"}
-
-
-async def test_an_error_is_raised_if_no_os_thread_can_be_started(
-    saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuses(*_: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    await put("t").run(saver)
-    with monkeypatch.context() as patched:
-        for calls in (driver_of(saver)._reads, driver_of(saver)._writes):
-            patched.setattr(calls.executor, "submit", refuses)
-        for call in (put("t 2").run(saver), saver.aget_tuple(config("t")), saver.asetup()):
-            with pytest.raises(RuntimeError, match="can't start new thread"):
-                await call
-    assert stored(saver) == {"t"}
-    await put("t 3").run(saver)
-    assert await saver.aget_tuple(config("t 3")) is not None
 
 
 @pytest.mark.parametrize("order", ["first", "last"])

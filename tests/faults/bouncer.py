@@ -108,7 +108,7 @@ def _version(program: str) -> tuple[int, ...]:
 
 
 def _wait_until_it_answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 150
     while True:
         try:
             psycopg.connect(url, connect_timeout=5).close()

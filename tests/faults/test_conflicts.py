@@ -53,7 +53,7 @@ async def test_a_serialization_failure_is_retried(
                 await client.put_writes(config(name, "checkpoint 2"), [("__interrupt__", "one")], "task 2")
                 watcher.execute("SELECT setval('langgraph_checkpoint.failures', 1, false)")
                 round_trips = proxy.round_trips
-                await asyncio.wait_for(call(client, name), 30)
+                await asyncio.wait_for(call(client, name), 150)
                 assert proxy.round_trips - round_trips >= 2, name
                 assert watcher.execute("SELECT last_value > 1 FROM langgraph_checkpoint.failures").fetchone() == (True,)
 
@@ -102,7 +102,7 @@ async def test_a_deadlock_is_retried(postgres_url: str, watcher: psycopg.Connect
                     # The server looks for a deadlock a second after a wait has begun. This wait began later than that.
                     await waiting
                     continue
-                await asyncio.wait_for(waiting, 30)
+                await asyncio.wait_for(waiting, 150)
                 assert proxy.round_trips - round_trips >= 2
                 assert await client.get_tuple(config(f"t{i}")) is None
                 return

@@ -77,7 +77,7 @@ async def test_a_call_waits_for_a_connection_to_become_free(
             await asyncio.sleep(0.5)
             assert not waiting.done()
             set_limit(3)
-            await asyncio.wait_for(waiting, 30)
+            await asyncio.wait_for(waiting, 150)
 
 
 async def test_too_many_connections_are_one_clear_error(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
@@ -89,7 +89,7 @@ async def test_too_many_connections_are_one_clear_error(postgres_url: str, watch
                 await Client(saver, api).get_tuple(config("t"))
 
     with limited_role(postgres_url, watcher, limit=0) as (url, _):
-        await asyncio.wait_for(asyncio.gather(*(refused(url, api) for api in APIS)), 60)
+        await asyncio.wait_for(asyncio.gather(*(refused(url, api) for api in APIS)), 150)
 
 
 async def test_the_error_about_a_min_size_above_the_servers_limit_says_so(
@@ -142,15 +142,6 @@ async def test_a_read_only_database_is_one_clear_error_and_can_be_read(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_setup_of_a_read_only_database_is_one_clear_error(empty_postgres_url: str, api: str) -> None:
-    with psycopg.connect(empty_postgres_url, autocommit=True) as watcher:
-        set_for_database(watcher, default_transaction_read_only="on")
-    async with PostgresSaver(empty_postgres_url) as saver:
-        with pytest.raises(StorageError, match="read-only; give the address of the primary"):
-            await (saver.asetup() if api == "async" else asyncio.to_thread(saver.setup))
-
-
-@pytest.mark.parametrize("api", APIS)
 async def test_a_statement_timeout_is_one_clear_error_and_the_call_can_be_repeated(
     postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
@@ -168,23 +159,6 @@ async def test_a_statement_timeout_is_one_clear_error_and_the_call_can_be_repeat
                 assert rows(watcher) == before
         for call in OPERATIONS.values():
             await call(client, "t")
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_a_callers_connection_is_usable_after_a_failed_operation(
-    postgres_url: str, watcher: psycopg.Connection[Any], api: str
-) -> None:
-    set_for_database(watcher, default_transaction_read_only="on")
-    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as async_connection:
-        with psycopg.connect(postgres_url, autocommit=True) as connection:
-            source = connection if api == "sync" else async_connection
-            client = Client(PostgresSaver(source), api)
-            for name, call in OPERATIONS.items():
-                if name in ("delete_for_runs", "prune"):  # They find nothing to change.
-                    continue
-                with pytest.raises(StorageError, match="read-only"):
-                    await call(client, "t")
-                assert await client.get_tuple(config("t")) is None
 
 
 async def test_a_callers_connection_is_usable_after_a_cancelled_operation(

@@ -289,10 +289,6 @@ class Model:
         )
 
 
-def _key_in(name: str, row: Any) -> Any:
-    return row[:2] if name == "storage" else row[0]
-
-
 # Calls of the oracle
 
 

@@ -426,11 +426,3 @@ class Plan:
     def _next_version(self) -> str:
         self._version += 1
         return f"{self._version:032d}.{self._random.randrange(10**16):016d}"
-
-
-def ids_of(calls: Sequence[Call], threads: Sequence[str]) -> list[Key]:
-    """Every checkpoint that may exist at the end, in any thread: copies have the ids of their sources."""
-    locations = {
-        (call.args[0]["configurable"]["checkpoint_ns"], call.args[1]["id"]) for call in calls if call.name == "put"
-    }
-    return [Key(thread_id, *location) for thread_id in threads for location in sorted(locations)]
