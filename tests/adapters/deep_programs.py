@@ -20,7 +20,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_deep import create_deep_agent
 from pydantic_deep.deps import DeepAgentDeps
-from pydantic_deep.features.checkpointing import CheckpointMiddleware, RewindRequested
+from pydantic_deep.features.checkpointing import RewindRequested
 from pydantic_deep.features.checkpointing.store import _make_checkpoint
 
 from langgraph_checkpoint_custom.adapters.pydantic_deep import DeepCheckpointStore
@@ -42,48 +42,11 @@ def checkpoint(label: str = "turn-1", number: int = 2, **metadata: Any) -> Any:
     return _make_checkpoint(label, 1, messages(number), metadata)
 
 
-class Turn:
-    """What the middleware reads of a model request."""
-
-    def __init__(self) -> None:
-        self.messages = messages()
-
-
-class Context:
-    """What the middleware reads of a run context."""
-
-    deps = None
-
-
 def serve(connection: Connection) -> None:
     """Run programs, each in its own event loop, and send what they return."""
     while True:
         name, arguments = connection.recv()
         connection.send(asyncio.run(globals()[name](*arguments)))
-
-
-async def remove_oldest(store: Store, session_id: str, times: int) -> list[bool]:
-    async with store.open() as saver:
-        session = DeepCheckpointStore(saver, session_id)
-        return [await session.remove_oldest() for _ in range(times)]
-
-
-async def remove(store: Store, session_id: str, ids: Sequence[str]) -> list[bool]:
-    async with store.open() as saver:
-        session = DeepCheckpointStore(saver, session_id)
-        return [await session.remove(one) for one in ids]
-
-
-async def turns(store: Store, session_id: str, number: int, limit: int) -> list[int]:
-    """Take `number` turns with the middleware that enforces a limit; returns the number of checkpoints after each."""
-    async with store.open() as saver:
-        session = DeepCheckpointStore(saver, session_id)
-        middleware = CheckpointMiddleware(store=session, frequency="every_turn", max_checkpoints=limit)
-        counts = []
-        for _ in range(number):
-            await middleware.before_model_request(Context(), Turn())
-            counts.append(await session.count())
-        return counts
 
 
 def agent_with(session: DeepCheckpointStore, model: Callable[[list[ModelMessage], AgentInfo], ModelResponse]) -> Any:

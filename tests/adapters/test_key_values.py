@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
-from langgraph_checkpoint_custom.adapters.key_values import Item, KeyValueStore, _thread_id, put_value
-from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
+from langgraph_checkpoint_custom.adapters.key_values import Item, KeyValueStore, _thread_id
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from tests.adapters.helpers import HOSTILE, Calls, put_document
 from tests.behaviour.helpers import Database
@@ -95,24 +93,3 @@ async def test_a_value_that_cannot_be_read_is_replaced(store: Store, values: Cal
     await values.put(("a",), "b", {"n": 2})
     assert await values.get(("a",), "b") == {"n": 2}
     assert await values.list(("a",)) == [Item("b", {"n": 2})]
-
-
-def test_concurrent_puts_all_succeed(saver: CheckpointSaver) -> None:
-    values = KeyValueStore(saver)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: values.put(("a",), f"{number % 5}", {"number": number}), range(40)))
-    assert [(item.key, item.value["number"] % 5) for item in values.list(("a",))] == [(f"{n}", n) for n in range(5)]
-
-
-def test_a_put_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
-    change, thread_id = attempt(), _thread_id(("a",), "key")
-    OperationRunner(saver).run(put_value, change, thread_id, {"a": 1})
-    KeyValueStore(saver).put(("a",), "key", {"a": 2})
-    OperationRunner(saver).run(put_value, change, thread_id, {"a": 1})
-    assert KeyValueStore(saver).get(("a",), "key") == {"a": 2}
-
-
-def test_each_tenant_has_its_own_values(saver: CheckpointSaver) -> None:
-    KeyValueStore(saver.for_tenant("acme")).put(("a",), "key", {"a": 1})
-    assert KeyValueStore(saver).list(("a",)) == []
-    assert KeyValueStore(saver.for_tenant("acme")).list(("a",)) == [Item("key", {"a": 1})]

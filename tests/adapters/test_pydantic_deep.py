@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,10 +15,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention
-from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
 from langgraph_checkpoint_custom.errors import CheckpointLabelled, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
@@ -56,8 +53,6 @@ from pydantic_deep.features.checkpointing import (
 
 from langgraph_checkpoint_custom.adapters.pydantic_deep import (
     DeepCheckpointStore,
-    put_deep_checkpoint,
-    remove_deep_checkpoint,
 )
 from tests.adapters.deep_programs import Context, Turn, checkpoint, messages, serve
 
@@ -236,19 +231,6 @@ async def test_an_invalid_checkpoint_raises(saver: CheckpointSaver, deep: DeepCh
         await deep.count()
 
 
-async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
-    for label in "123":
-        await deep.save(checkpoint(label))
-    (record, *_) = saver.history({"configurable": {"thread_id": THREAD}})
-    metadata = {**record.metadata, "id": "4", "label": "4"}
-    change, removal = attempt(), attempt()
-    for _ in range(2):
-        await OperationRunner(saver).arun(put_deep_checkpoint, change, THREAD, metadata, [])
-        assert await OperationRunner(saver).arun(remove_deep_checkpoint, removal, THREAD, ())
-    assert await labels(deep) == ["2", "3", "4"]
-    assert not (await deep.list_all())[0].metadata
-
-
 async def test_after_a_count_no_more_checkpoints_are_removed_than_were_counted(
     saver: CheckpointSaver, deep: DeepCheckpointStore
 ) -> None:
@@ -359,44 +341,6 @@ async def test_an_unreadable_newest_checkpoint_does_not_block_saves(store: Store
     await deep.save(named("1"))
     await deep.save(named("0"))
     assert sorted(found.id for found in await deep.list_all()) == ["0", "1"]
-
-
-async def test_checkpoints_are_encrypted_and_belong_to_a_tenant(store: Store) -> None:
-    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
-    async with store.open(serde=serde) as saver:
-        await saver.asetup()
-        deep = DeepCheckpointStore(saver.for_tenant("acme"), "a")
-        own = [checkpoint(f"{number}", 120) for number in range(3)]
-        for one in own:
-            await deep.save(one)
-        assert await deep.get(own[1].id) == await deep.get_by_label("1") == own[1]
-        assert await DeepCheckpointStore(saver, "a").list_all() == []
-        assert await deep.remove_oldest()
-        assert await labels(deep) == ["1", "2"]
-
-
-async def test_processes_remove_each_checkpoint_once(store: Store, deep: DeepCheckpointStore, workers: Workers) -> None:
-    own = [checkpoint(f"{number:02}") for number in range(40)]
-    for one in own:
-        await deep.save(one)
-    removed = await asyncio.to_thread(workers.run, 4, "remove_oldest", store, "a", 6)
-    assert removed == [[True] * 6] * 4
-    assert await labels(deep) == [f"{number:02}" for number in range(24, 40)]
-    ids = [one.id for one in own[20:36]]
-    removed = await asyncio.to_thread(workers.run, 4, "remove", store, "a", ids)
-    assert [sum(each) for each in zip(*removed, strict=True)] == [0] * 4 + [1] * 12
-    removed = await asyncio.to_thread(workers.run, 4, "remove_oldest", store, "a", 6)
-    assert Counter(each for one in removed for each in one) == {True: 4, False: 20}
-
-
-async def test_concurrent_processes_keep_as_many_checkpoints_as_the_limit(
-    store: Store, deep: DeepCheckpointStore, workers: Workers
-) -> None:
-    for number in range(5):
-        await deep.save(checkpoint(f"{number}"))
-    counts = await asyncio.to_thread(workers.run, 3, "turns", store, "a", 12, 5)
-    assert min(min(each) for each in counts) == 5
-    assert await deep.count() == 5
 
 
 async def test_agents_in_two_processes_rewind(store: Store, deep: DeepCheckpointStore, workers: Workers) -> None:

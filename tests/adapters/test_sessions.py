@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
-from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.adapters.sessions import (
     SessionCheckpoint,
     SessionEvent,
     SessionStore,
-    _encoded,
-    save_session,
 )
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
-from tests.adapters.helpers import HOSTILE, Calls, damage, put_document
+from tests.adapters.helpers import HOSTILE, Calls, put_document
 from tests.behaviour.helpers import Database
 from tests.conftest import APIS
 from tests.stores import Store
@@ -146,16 +141,6 @@ def test_a_corrupt_session_raises(store: Store, saver: CheckpointSaver) -> None:
     assert sessions.load("a", newest.checkpoint_id) == sessions.load("a")
 
 
-@pytest.mark.leaves_damage("a value is not what it was")
-def test_a_damaged_session_raises(store: Store, saver: CheckpointSaver) -> None:
-    sessions = SessionStore(saver)
-    sessions.save(session())
-    damage(store)
-    with pytest.raises(CorruptCheckpoint):
-        sessions.load("a")
-    assert sessions.list() == ["a"]
-
-
 async def test_hooks_are_called_with_events(saver: CheckpointSaver, caplog: pytest.LogCaptureFixture) -> None:
     saved: list[SessionEvent] = []
     loaded: list[SessionEvent] = []
@@ -239,25 +224,6 @@ async def test_a_newest_version_that_cannot_be_read_is_replaced(
     assert found.created_at == created_at
 
 
-def test_concurrent_saves_are_all_in_the_history(saver: CheckpointSaver) -> None:
-    sessions = SessionStore(saver)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda step: sessions.save(session("a", step)), range(40)))
-    history = sessions.history("a")
-    assert sorted(one.step for one in history) == list(range(40))
-    newest, first = sessions.load("a"), sessions.load("a", history[-1].version)
-    assert newest
-    assert first
-    assert (newest.step, newest.created_at) == (history[0].step, first.created_at)
-
-
-def test_a_save_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
-    change, values = attempt(), _encoded(session())
-    for _ in range(2):
-        OperationRunner(saver).run(save_session, change, thread_of("session", "default", "a"), *values)
-    assert len(SessionStore(saver).history("a")) == 1
-
-
 def test_a_change_of_the_object_after_a_save_is_not_stored(saver: CheckpointSaver) -> None:
     sessions, own = SessionStore(saver), session()
     sessions.save(own)
@@ -267,24 +233,6 @@ def test_a_change_of_the_object_after_a_save_is_not_stored(saver: CheckpointSave
     assert found is not None
     assert found.messages == session().messages
     assert found.state == {"todos": [], "files": {}}
-
-
-def test_versions_share_large_values_and_are_encrypted(store: Store) -> None:
-    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
-    with store.open(serde=serde) as saver:
-        saver.setup()
-        sessions = SessionStore(saver)
-        large = [{"role": "user", "content": f"{number} {'x' * 500}"} for number in range(100)]
-        for step in range(4):
-            sessions.save(replace(session("a", step), messages=[*large, {"step": step}]))
-        restored = sessions.restore("a", sessions.history("a")[-1].version)
-        assert restored.messages == [*large, {"step": 0}]
-        found = sessions.load("a", sessions.history("a")[1].version)
-        assert found
-        assert found.messages[-1] == {"step": 3}
-        saver.prune([thread_of("session", "default", "a")])
-        assert sessions.load("a") == restored
-        assert len(sessions.history("a")) == 1
 
 
 async def test_a_session_that_waits_is_listed_with_its_question(sessions: Calls, saver: CheckpointSaver) -> None:
@@ -357,12 +305,3 @@ def test_a_session_has_the_dict_and_json_form_of_the_original(saver: CheckpointS
 def test_another_form_is_refused(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         SessionCheckpoint.from_json(text)
-
-
-def test_a_session_is_not_copied_to_another_kind_of_thread(saver: CheckpointSaver) -> None:
-    SessionStore(saver).save(session("a"))
-    for target in ("graph", thread_of("cubeloop", "a")):
-        with pytest.raises(ConfigError, match=r"of the framework .* from one of the framework session"):
-            saver.copy_thread(thread_of("session", "default", "a"), target)
-    saver.copy_thread(thread_of("session", "default", "a"), thread_of("session", "default", "b"))
-    assert SessionStore(saver).exists("b")

@@ -19,27 +19,7 @@ from pydantic import BaseModel
 from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
 from tests.stores import Store
 
-Call = tuple[str, dict[str, Any]]
-
 CALLS_ADD = faux_assistant_message(faux_tool_call("add", {"a": 2, "b": 3}, id="call"), stop_reason="tool_use")
-
-
-def serve(connection: Connection, store: Store) -> None:
-    """Call methods of a checkpointer one after the other; sends their results, and the names of errors."""
-
-    async def work() -> None:
-        async with store.open() as saver:
-            checkpointer = CubeLoopCheckpointer(saver)
-            while True:
-                results: list[Any] = []
-                for name, arguments in connection.recv():
-                    try:
-                        results.append(await getattr(checkpointer, name)(**arguments))
-                    except CheckpointerError as error:
-                        results.append(type(error).__name__)
-                connection.send(results)
-
-    asyncio.run(work())
 
 
 def talk(connection: Connection, store: Store, prompts: Sequence[tuple[str, str]]) -> None:

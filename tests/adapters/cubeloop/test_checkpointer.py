@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,17 +32,13 @@ from cubeloop.providers.base import (
     Usage,
     UserMessage,
 )
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, SqliteSaver
 from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
 from langgraph_checkpoint_custom.adapters.cubeloop.operations import (
-    KIND,
     LOG,
     VERSIONS,
     change_thread,
-    fork_thread,
     stored,
 )
 from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
@@ -340,37 +336,6 @@ async def test_a_fork_onto_an_existing_thread_is_refused(checkpointer: Checkpoin
     assert sorted(type(result).__name__ for result in results) == ["NoneType"] + ["ThreadAlreadyExistsError"] * 5
 
 
-async def test_concurrent_tasks_lose_nothing(checkpointer: Checkpointer) -> None:
-    changes: list[Coroutine[Any, Any, None]] = []
-    for number in range(25):
-        changes.append(checkpointer.append("thread", [user(f"{number} {position}") for position in range(3)]))
-        changes.append(checkpointer.save_extra("thread", {f"{number}": number}))
-    await asyncio.gather(*changes)
-    found = await loaded(checkpointer)
-    assert found.extra == {f"{number}": number for number in range(25)}
-    batches = [tuple(texts(found.messages)[start : start + 3]) for start in range(0, 75, 3)]
-    assert sorted(batches) == sorted(tuple(f"{number} {position}" for position in range(3)) for number in range(25))
-
-
-async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
-    runner, checkpointer = OperationRunner(saver), CubeLoopCheckpointer(saver)
-    thread_id, entries = stored("thread"), [{"run": None, "message": user("a").model_dump_json()}]
-    await checkpointer.claim_run("thread", "run")
-    for first in (True, False):
-        appending, completing, clearing, forking = attempt(), attempt(), attempt(), attempt()
-        for _ in range(2):
-            assert await runner.arun(change_thread, appending, thread_id, lambda channels: {}, entries)
-            assert await runner.arun(change_thread, completing, thread_id, lambda channels: {"completed": ["run"]})
-        assert texts((await loaded(checkpointer)).messages) == ["a"] * (1 if first else 2)
-        for _ in range(2):
-            await runner.arun(fork_thread, forking, thread_id, stored(f"fork {first}"), "run", {})
-        await checkpointer.save_pending_request("thread", request("question"), run_id="run")
-        for _ in range(2):
-            assert await runner.arun(
-                change_thread, clearing, thread_id, lambda channels: {"pending": None} if channels["pending"] else None
-            )
-
-
 async def test_only_old_versions_are_deleted(saver: CheckpointSaver) -> None:
     checkpointer, runner, thread_id = CubeLoopCheckpointer(saver), OperationRunner(saver), stored("thread")
     await run(checkpointer, "run")
@@ -399,22 +364,6 @@ async def test_only_old_versions_are_deleted(saver: CheckpointSaver) -> None:
     assert await loaded(checkpointer) == found
     await checkpointer.append("thread", [user("last")])
     assert texts((await loaded(checkpointer)).messages)[-2:] == [f"{VERSIONS + 7}", "last"]
-
-
-async def test_threads_of_a_tenant_are_separate_and_encrypted(store: Store) -> None:
-    serde = EncryptedSerializer.from_pycryptodome_aes(
-        JsonPlusSerializer(allowed_msgpack_modules=None), key=b"a key of sixteen"
-    )
-    async with store.open(serde=serde) as saver:
-        own, other = CubeLoopCheckpointer(saver), CubeLoopCheckpointer(saver.for_tenant("acme"))
-        await own.append("thread", [user("secret words")])
-        await other.save_extra("thread", {"secret": "words"})
-        await other.save_pending_request("thread", request("secret"))
-        assert texts((await loaded(own)).messages) == ["secret words"]
-        assert await loaded(other) == CheckpointData([], {"secret": "words"}, None)
-        assert {(found.kind, found.name) for found in saver.for_tenant("acme").threads()} == {(KIND, ("thread",))}
-        assert await own.load_pending("thread") is None
-    assert not any(b"secret" in cell for cell in Database(store).cells())
 
 
 async def test_the_checkpointer_connects_on_first_use_and_closes_nothing(tmp_path: Path) -> None:
