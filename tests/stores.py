@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -106,13 +105,3 @@ class Client:
 
     async def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await self._call("prune", thread_ids, strategy=strategy)
-
-
-def runs_alone(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Turn a coroutine into a plain test with its own event loop, which ends before the test returns."""
-
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return asyncio.run(test(*args, **kwargs))
-
-    return run

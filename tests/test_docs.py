@@ -114,7 +114,7 @@ begun, go_on = threading.Event(), threading.Event()
 def hear(state):
     if state["said"] == "slow":
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(150)
     return {"heard": [*state.get("heard", []), state["said"]]}
 
 builder = StateGraph(State)
@@ -122,7 +122,7 @@ builder.add_node("hear", hear)
 builder.add_edge(START, "hear")
 with TestClient(app) as client, ThreadPoolExecutor() as pool:
     slow = pool.submit(client.post, "/ann/threads/1", params={"said": "slow"})
-    assert begun.wait(60)
+    assert begun.wait(150)
     # Its node runs while its input is still being stored (durability "async"): before that, the quick one would lose.
     stored = app.state.saver.for_tenant("ann")
     while (last := stored.get_tuple({"configurable": {"thread_id": "1"}})) is None or last.metadata["step"] < 0:

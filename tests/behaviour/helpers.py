@@ -168,7 +168,7 @@ class Database:
     def connect(self) -> Any:
         """A connection in a transaction."""
         if self.kind == "sqlite":
-            return sqlite3.connect(self.path, isolation_level="IMMEDIATE", timeout=10, check_same_thread=False)
+            return sqlite3.connect(self.path, isolation_level="IMMEDIATE", timeout=150, check_same_thread=False)
         return psycopg.connect(self.url, options="-c search_path=langgraph_checkpoint")
 
     def run(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:

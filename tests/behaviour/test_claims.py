@@ -268,7 +268,7 @@ def test_the_claim_of_a_killed_owner_expires(store: Store) -> None:
         with owner(store, "sync", "SIGKILL") as worker:
             assert worker.stdout is not None
             assert worker.stdout.readline() == "here\n"
-            worker.wait(20)
+            worker.wait(150)
         lease = take_over(saver)
         graph = chain(Log, one=says("one"), stop=says("quick"), two=says("two")).compile(checkpointer=saver)
         assert graph.invoke(None, lease.config)["log"] == ["slow", "one", "quick", "two"]

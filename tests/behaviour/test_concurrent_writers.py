@@ -58,7 +58,7 @@ def meeting(saver: BaseCheckpointSaver[str]) -> Any:
     def meet() -> None:
         if waiting:
             waiting.pop()
-            barrier.wait(20)
+            barrier.wait(150)
 
     def get_tuple(config: RunnableConfig) -> Any:
         found = saver.get_tuple(config)

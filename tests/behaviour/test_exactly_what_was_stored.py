@@ -228,6 +228,12 @@ def test_values_writes_interrupts_and_metadata_are_read_as_they_were_stored(stor
         interrupt, write = found.pending_writes or []
         assert same(value, write[2])
         assert same(value, interrupt[2][0].value)
+        versions = found.checkpoint["channel_versions"]
+        child = await put(client, next_uuid(), {"a": value}, parent=where, versions=versions, new={})
+        assert same(value, (await get(client, child)).checkpoint["channel_values"]["a"])
+        (history,) = (await client.history(child, ["a"])).values()
+        assert same(value, history["seed"])
+        assert same(value, history["writes"][0][2])
 
     @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
     @given(values)

@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-import random
-
 from langgraph.checkpoint.base import CheckpointTuple
 
 from tests.behaviour.helpers import LONG, NextId, checkpoint, config, get, id_of, metadata, next_uuid, put, put_chain
 from tests.stores import Client
 
 
-async def test_the_newest_is_the_one_with_the_greatest_id(client: Client, next_id: NextId) -> None:
-    """Whatever the order in which they were stored."""
-    ids = [next_id() for _ in range(12)]
-    for checkpoint_id in random.Random(1).sample(ids, len(ids)):
-        await put(client, checkpoint_id)
-    assert id_of(await get(client, config())) == ids[-1]
-
-
 async def test_ids_are_compared_by_their_bytes(client: Client) -> None:
     for checkpoint_id in ("a", "Z", "é", "z", "_", "\U0001f642", "\ufffd"):
         await put(client, checkpoint_id)
     assert id_of(await get(client, config())) == "\U0001f642"
-
-
-async def test_a_checkpoint_is_read_by_its_id(client: Client, next_id: NextId) -> None:
-    ids = [next_id() for _ in range(5)]
-    for number, checkpoint_id in enumerate(ids):
-        where = await put(client, checkpoint_id, {"list": [number, LONG], "int": number}, meta=metadata(number))
-        await client.put_writes(where, [("a", number)], f"task {number}")
-    for number, checkpoint_id in enumerate(ids):
-        found = await get(client, config(checkpoint_id=checkpoint_id))
-        assert id_of(found) == checkpoint_id
-        assert found.checkpoint["channel_values"] == {"list": [number, LONG], "int": number}
-        assert found.metadata == metadata(number)
-        assert found.pending_writes == [(f"task {number}", "a", number)]
 
 
 async def test_an_unknown_checkpoint_is_none(client: Client, next_id: NextId) -> None:
@@ -78,11 +55,6 @@ async def test_returned_configs_have_the_three_keys_only(client: Client) -> None
         assert found is not None
         assert found.config == second
         assert found.parent_config == first
-
-
-async def test_a_checkpoint_without_a_parent_has_no_parent_config(client: Client) -> None:
-    await put(client, "1")
-    assert (await get(client, config())).parent_config is None
 
 
 async def test_two_reads_share_no_object(client: Client) -> None:

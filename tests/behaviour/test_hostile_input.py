@@ -9,9 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langgraph_checkpoint_custom import CheckpointError, ClaimLost, ConfigError, StaleInterrupt, ThreadBusy, open_saver
+from langgraph_checkpoint_custom import CheckpointError, ConfigError, open_saver
 from langgraph_checkpoint_custom.model.keys import MAX_NAME
 from tests.behaviour.helpers import anywhere, config, get, ids_of, metadata, put
 from tests.conftest import APIS
@@ -122,49 +121,6 @@ async def test_a_thread_and_a_namespace_are_never_read_as_one_name(client: Clien
         assert ids_of(await client.all(config(thread_id, ns=ns))) == [str(number)]
     await client.delete_thread("a")
     assert ids_of(await client.all(None)) == ["5", "3", "2", "0"]
-
-
-async def test_any_text_works_as_a_run(client: Client) -> None:
-    for name in NASTY:
-        await put(client, "1", thread_id=f"t {name}", meta=metadata(run_id=name))
-    for number, name in enumerate(NASTY, 1):
-        await client.delete_for_runs([name])
-        assert len(await client.all(None)) == len(NASTY) - number
-        assert await client.all(anywhere(f"t {name}")) == []
-
-
-@pytest.mark.leaves_writes("they are for a checkpoint that never comes")
-async def test_any_text_works_as_tenant_owner_and_interrupt(client: Client) -> None:
-    tenants = [name for name in NASTY if "\x1f" not in name and len(name) < 60]
-    for number, name in enumerate(tenants):
-        own = Client(client.saver.for_tenant(name), client.api)  # type: ignore[attr-defined]
-        assert await own.all(None) == []
-        where = await put(own, str(number))
-        assert ids_of(await own.all(None)) == [str(number)]
-        with pytest.raises(StaleInterrupt) as raised:
-            own.saver.check_interrupt(where, name)  # type: ignore[attr-defined]
-        assert repr(name) in str(raised.value)
-        with own.saver.claim(name, owner=name) as lease:  # type: ignore[attr-defined]
-            with pytest.raises(ThreadBusy) as busy:
-                own.saver.claim(name).__enter__()  # type: ignore[attr-defined]
-            assert (busy.value.thread_id, busy.value.owner) == (name, name)
-            location = {"thread_id": name, "checkpoint_ns": name, "checkpoint_id": name}
-            await own.put_writes(
-                {"configurable": {**lease.config["configurable"], **location}}, [(name, name)], name, name
-            )
-        stranger = {"configurable": {**location, "__langgraph_checkpoint_claim": name}}
-        with pytest.raises(ClaimLost):
-            await own.put_writes(stranger, [(name, "x")], name)  # type: ignore[arg-type]
-    assert await client.all(None) == []
-
-
-async def test_any_text_works_as_a_channel(client: Client) -> None:
-    values = {name: [name] for name in NASTY}
-    first = await put(client, "1", {name: _DeltaSnapshot([name]) for name in NASTY})
-    second = await put(client, "2", values, parent=first)
-    assert (await get(client, second)).checkpoint["channel_values"] == values
-    history = await client.history(second, NASTY)
-    assert {name: found["seed"] for name, found in history.items()} == {name: _DeltaSnapshot([name]) for name in NASTY}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_checkpoint_custom import CheckpointSaver, ClosedError, PostgresSaver, SqliteSaver, open_saver
+from langgraph_checkpoint_custom import ClosedError, PostgresSaver, SqliteSaver, open_saver
 from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, put
 from tests.stores import Client, Store
 
@@ -29,45 +28,10 @@ def test_constructing_a_saver_creates_no_file(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-async def test_with_alone_creates_no_file(tmp_path: Path) -> None:
-    with SqliteSaver(tmp_path / "a.db"):
-        pass
-    async with SqliteSaver(tmp_path / "b.db"):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_constructing_a_saver_connects_to_no_server() -> None:
     """No server is at this address."""
     PostgresSaver.from_conn_string("postgresql://127.0.0.1:1/nowhere").close()
     open_saver("postgresql://127.0.0.1:1/nowhere", max_size=3).close()
-
-
-def test_from_conn_string_returns_the_saver_itself(store: Store) -> None:
-    saver_class = SqliteSaver if store.kind == "sqlite" else PostgresSaver
-    url = Database(store).path if store.kind == "sqlite" else store.url
-    saver = saver_class.from_conn_string(url)
-    assert type(saver) is saver_class
-    with saver as entered:
-        assert entered is saver
-        saver.setup()
-        assert saver.get_tuple(config()) is None
-
-
-async def test_async_with_returns_the_saver_itself(store: Store) -> None:
-    saver = store.open()
-    async with saver as entered:
-        assert entered is saver
-        await saver.asetup()
-        assert await saver.aget_tuple(config()) is None
-
-
-def test_one_class_has_sync_and_async_methods() -> None:
-    for name, function in inspect.getmembers(CheckpointSaver, inspect.isfunction):
-        if name in ("list", "put", "put_writes", "get_tuple", "prune", "copy_thread", "setup", "close"):
-            assert not inspect.iscoroutinefunction(function)
-            twin = getattr(CheckpointSaver, f"a{name}")
-            assert inspect.iscoroutinefunction(twin) or inspect.isasyncgenfunction(twin)
 
 
 CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
@@ -233,7 +197,7 @@ print("done")
 @pytest.mark.parametrize("way", ["sync", "async", "both", "dropped", "burst", "error"])
 def test_a_saver_that_is_never_closed_neither_keeps_the_process_alive_nor_warns(store: Store, way: str) -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, store.url, way]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
+    result = subprocess.run(command, capture_output=True, text=True, timeout=150, cwd=Path(__file__).parents[2])
     if way == "dropped":  # The standard library warns about a dropped file, but not about one that is never closed.
         assert "ResourceWarning: unclosed saver" in result.stderr
     else:
@@ -290,7 +254,7 @@ print(errors)
 def test_closing_while_os_threads_work_interrupts_no_call(store: Store) -> None:
     """Each call ends as usual, or raises that the saver is closed. It runs in a process of its own, which may crash."""
     command = [sys.executable, "-X", "faulthandler", "-c", CLOSING, store.url]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
+    result = subprocess.run(command, capture_output=True, text=True, timeout=150, cwd=Path(__file__).parents[2])
     assert (result.stdout, result.returncode) == ("[]\n", 0), result.stderr[:2000]
 
 

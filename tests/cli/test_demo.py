@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom import CheckpointSaver, SqliteSaver, open_saver
+from langgraph_checkpoint_custom import CheckpointSaver, SqliteSaver
 from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.demo import DemoFailed, prove_equal
-from langgraph_checkpoint_custom.demo.printing import shown
-from tests.conftest import needs_error_codes
 
 PROGRAM = [sys.executable, "-m", "langgraph_checkpoint_custom"]
 
@@ -120,25 +117,6 @@ def test_demo_on_a_new_sqlite_file_and_again_on_that(tmp_path: Path) -> None:
         assert [thread for thread in after if thread in before] == before
 
 
-def test_on_a_terminal_it_is_in_color_and_something_moves(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    wide = {**os.environ, "COLUMNS": "130", "TERM": "xterm-256color", "NO_COLOR": ""}
-    child = subprocess.Popen([*PROGRAM, "demo"], cwd=tmp_path, stdout=theirs, stderr=theirs, env=wide)
-    os.close(theirs)
-    found = b""
-    with suppress(OSError):  # Linux's way to say that the other side has closed.
-        while piece := os.read(ours, 65_536):
-            found += piece
-    os.close(ours)
-    assert child.wait() == 0
-    output = found.decode().replace("\r\n", "\n")
-    assert "\x1b[1;32m✓ 1 start" in output
-    assert "a process runs the agent …" in output  # Drawn again and again, and erased.
-    assert output.count("a process runs the agent …") > 1
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
-    assert "SIGKILL ends it (exit code -9) when 3 have answered." in plain
-
-
 def test_demo_on_postgres(empty_postgres_url: str, tmp_path: Path) -> None:
     secret = "n0t-for-the-screen"
     url = f"{empty_postgres_url}&application_name={secret}"
@@ -148,16 +126,6 @@ def test_demo_on_postgres(empty_postgres_url: str, tmp_path: Path) -> None:
     assert secret not in output
     assert list(tmp_path.iterdir()) == []
     assert_commands_run(output, tmp_path, CHECKPOINT_URL=url)
-
-
-def test_demo_leaves_existing_files_alone(tmp_path: Path) -> None:
-    precious = {"checkpoints-demo.db": b"precious", "checkpoints-demo-2.db-wal": b"a log without its database"}
-    for name, content in precious.items():
-        (tmp_path / name).write_bytes(content)
-    output = succeed([*PROGRAM, "demo"], tmp_path)
-    assert f"Database:    {tmp_path / 'checkpoints-demo-3.db'}" in output
-    assert {name: (tmp_path / name).read_bytes() for name in precious} == precious
-    assert {path.name for path in tmp_path.iterdir()} == {*precious, "checkpoints-demo-3.db"}
 
 
 def test_demo_says_which_state_differs(
@@ -178,27 +146,6 @@ def test_demo_says_which_state_differs(
     assert error.startswith("error: the demo failed: the state after pruning differs in channel 'messages': expected ")
 
 
-def test_demo_fails_if_a_process_cannot_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The child's own error comes first, then the parent's."""
-    monkeypatch.chdir(tmp_path)
-    real = SqliteSaver.setup
-
-    def setup(self: CheckpointSaver) -> None:
-        real(self)
-        with closing(sqlite3.connect(tmp_path / "checkpoints-demo.db")) as connection, connection:
-            connection.execute("UPDATE langgraph_checkpoint_migrations SET number = number + 1000")
-        connection.close()
-
-    monkeypatch.setattr(SqliteSaver, "setup", setup)
-    assert main(["demo"]) == 1
-    theirs, ours = capfd.readouterr().err.splitlines()
-    assert theirs.startswith("error: ")
-    assert "1001" in theirs
-    assert ours == "error: the demo failed: the first process ended on its own, with exit code 1"
-
-
 @pytest.mark.parametrize(
     ("expected", "found"),
     [({"a": 1}, {"a": 2}), ({"a": 1}, {}), ({}, {"a": 1}), ({"a": [1, 2]}, {"a": [2, 1]})],
@@ -213,50 +160,12 @@ def test_demo_refuses_a_database_in_memory(url: str, tmp_path: Path) -> None:
     assert "several processes" in fail([*PROGRAM, "demo", "--url", url], tmp_path, 2)
 
 
-def test_demo_without_langgraph(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['langgraph.graph'] = None; "
-        "from langgraph_checkpoint_custom.cli import main; sys.exit(main(['demo']))"
-    )
-    assert "pip install '.[demo]'" in fail([sys.executable, "-c", code], tmp_path, 2)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_demo_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    folder = tmp_path / "gone"
-    folder.mkdir()
-    code = (
-        "import os, sys; import langgraph.graph; from langgraph_checkpoint_custom.cli import main; "
-        "os.rmdir(os.getcwd()); sys.exit(main(['demo']))"
-    )
-    assert "no file can be created" in fail([sys.executable, "-c", code], folder)
-
-
-def test_setup_on_sqlite(tmp_path: Path) -> None:
-    assert succeed([*PROGRAM, "setup", "--url", "sqlite:///a.db"], tmp_path) == "The tables are ready.\n"
-    assert succeed([*PROGRAM, "setup"], tmp_path, CHECKPOINT_URL="sqlite:///b.db") == "The tables are ready.\n"
-    assert {path.name for path in tmp_path.iterdir()} == {"a.db", "b.db"}
-
-
-def test_setup_on_postgres(empty_postgres_url: str, tmp_path: Path) -> None:
-    for _ in range(2):
-        assert succeed([*PROGRAM, "setup"], tmp_path, CHECKPOINT_URL=empty_postgres_url) == "The tables are ready.\n"
-    with open_saver(empty_postgres_url) as saver:
-        assert list(saver.list(None)) == []
-
-
 def test_setup_imports_no_graph(tmp_path: Path) -> None:
     code = (
         "import sys; from langgraph_checkpoint_custom.cli import main; main(['setup', '--url', 'sqlite:///a.db']); "
         "print({'langgraph.graph', 'psycopg'} & set(sys.modules))"
     )
     assert succeed([sys.executable, "-c", code], tmp_path) == "The tables are ready.\nset()\n"
-
-
-def test_setup_without_a_database(tmp_path: Path) -> None:
-    error = fail([*PROGRAM, "setup"], tmp_path, 2)
-    assert "--url" in error
-    assert "CHECKPOINT_URL" in error
 
 
 def test_setup_on_postgres_without_psycopg(tmp_path: Path) -> None:
@@ -267,49 +176,6 @@ def test_setup_on_postgres_without_psycopg(tmp_path: Path) -> None:
     error = fail([sys.executable, "-c", code], tmp_path, 2)
     assert "pip install" in error
     assert "s3cret" not in error
-
-
-@pytest.mark.parametrize("command", ["demo", "setup"])
-@pytest.mark.parametrize(
-    ("url", "reason", "code"),
-    [
-        ("mysql://me:s3cret@localhost/db", "starts with 'mysql'", 2),
-        ("me:s3cret@localhost", "starts with 'me'", 2),
-        ("sqlite://s3cret.db", "three slashes", 2),
-        pytest.param("sqlite:///no/such/folder/a.db", "cannot be opened", 1, marks=needs_error_codes),
-        pytest.param("sqlite:///text.db", "not a SQLite database", 1, marks=needs_error_codes),
-    ],
-)
-def test_an_error_is_one_line_without_a_password(
-    command: str,
-    url: str,
-    reason: str,
-    code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("text.db").write_text("not a database " * 100)
-    assert main([command, "--url", url]) == code
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert reason in error
-    assert error.count("\n") == 1
-    assert "s3cret" not in error
-
-
-@pytest.mark.parametrize(
-    ("url", "text"),
-    [
-        ("postgresql://me:s3cret@host:5433/app?password=s3cret", "postgresql://host:5433/app"),
-        ("postgres://me:s3@cret@[::1]/app", "postgres://[::1]/app"),
-        ("postgresql:///app?user=me", "postgresql:///app"),
-        ("sqlite:////var/lib/my%20app.db", "/var/lib/my app.db"),
-    ],
-)
-def test_a_database_is_shown_without_account_and_options(url: str, text: str) -> None:
-    assert shown(url) == text
 
 
 def test_arguments_are_not_shown_if_they_may_be_a_url(

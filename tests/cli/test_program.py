@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +14,6 @@ from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.cli.app import GROUPS
 from langgraph_checkpoint_custom.cli.common import PROGRAM, url_of
 from tests.cli.test_document import COMMANDS
-from tests.needs import need
 
 # The script that pip installs beside the interpreter.
 SCRIPT = Path(sys.executable).parent / PROGRAM
@@ -48,23 +45,6 @@ def test_the_help_lists_every_command_once_in_its_group(capsys: pytest.CaptureFi
     assert re.findall(r"^([A-Z][a-z ]+):$", text, re.MULTILINE) == ["Options", *GROUPS]
 
 
-@pytest.mark.parametrize("columns", [60, 80, 150])
-def test_the_help_is_as_wide_as_the_terminal_and_cuts_no_word(
-    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    for argv in ([], *([name, "-h"] for name in COMMANDS)):
-        text = output(capsys, *argv)
-        lines = text.splitlines()
-        assert all(len(line) <= columns for line in lines if "://" not in line), argv
-        assert "..." not in text.replace("]...", "")
-        if not argv:
-            assert max(map(len, lines)) > 0.8 * columns
-            joined = " ".join(text.split())
-            for command in COMMANDS.values():
-                assert command.get_short_help_str(limit=10_000) in joined
-
-
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
     (version,) = re.findall(r'^version = "(.*)"$', project, re.MULTILINE)
@@ -75,35 +55,6 @@ def test_the_script_and_the_module_are_the_same_program() -> None:
     for command in ([str(SCRIPT)], [sys.executable, "-m", "langgraph_checkpoint_custom"]):
         done = subprocess.run([*command, "-h"], capture_output=True, text=True, check=True)
         assert done.stdout.startswith("Usage: lgckpt ")
-
-
-def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
-    """With the line that `--install-completion` adds to the user's .bashrc."""
-    bash = need(shutil.which("bash"), "bash")
-    environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"}
-    environment.pop("CHECKPOINT_URL", None)
-
-    def run(script: str) -> str:
-        done = subprocess.run(
-            [bash, "--norc", "-c", script], capture_output=True, text=True, check=True, env=environment
-        )
-        assert done.stderr == ""
-        return done.stdout
-
-    # Two commands, so that bash does not replace itself by the last one: the program looks at its parent process.
-    assert "bash completion installed" in run("lgckpt --install-completion; true")
-    assert "complete " in run("lgckpt --show-completion; true")
-
-    def completions(*words: str) -> list[str]:
-        script = (
-            f'source "$HOME/.bashrc"; COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}; '
-            "$(complete -p lgckpt | sed 's/.*-F \\([^ ]*\\).*/\\1/') lgckpt; printf '%s\\n' \"${COMPREPLY[@]}\""
-        )
-        return run(script).split()
-
-    assert completions("lgckpt", "thr") == ["threads"]
-    assert set(completions("lgckpt", "l")) == {"label", "labels"}
-    assert "--older-than" in completions("lgckpt", "sweep", "--o")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def runs_on(saver: CheckpointSaver) -> Iterator[None]:
     for worker in workers:
         worker.start()
     try:
-        assert begun.wait(60)
+        assert begun.wait(150)
         yield
     finally:
         stop.set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -285,29 +284,6 @@ with open_saver(sys.argv[2]) as saver:
     done = work(saver, sys.argv[3], progress=progress)
     print(done.threads, done.problems, flush=True)
 """
-
-
-def test_a_killed_export_is_continued(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
-    for number in range(30):
-        location = step(saver, f"{number:02}", None, a=[f"{number}" * 400])
-        saver.put_writes(location, [("a", number)], "task")
-    file = tmp_path / "all.zst"
-    starts = []
-    for what, one in (("export", saver), ("import", other)):
-        for kills_at in ("4", "17"):
-            with started(what, one, file, kills_at) as child:
-                assert child.stdout is not None
-                starts.append(child.stdout.readline())
-                for line in child.stdout:
-                    if line == f"{kills_at}\n":
-                        child.kill()
-            assert child.wait() == -signal.SIGKILL
-        with started(what, one, file, "0") as child:
-            assert child.stdout is not None
-            assert child.stdout.read().endswith("\n30 {}\n")
-        assert child.wait() == 0
-    assert int(starts[1]) > 1  # What was exported before is not exported again.
-    assert plain(other) == plain(saver)
 
 
 def started(what: str, saver: CheckpointSaver, file: Path, kills_at: str) -> subprocess.Popen[str]:

@@ -226,7 +226,7 @@ def test_postgres_sessions_read_no_more_than_a_page_of_a_thread(postgres_threads
         saver = stack.enter_context(PostgresSaver(source, max_size=1))
         for _ in range(40):
             assert len(list(saver.list({"configurable": {"thread_id": "t1", "checkpoint_ns": ""}}, limit=10))) == 10
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 150
     while (found := read() - before) < 400 and time.monotonic() < deadline:
         time.sleep(0.05)  # The server ends a closed session, and updates its counters, a moment later.
     assert 400 <= found <= 500

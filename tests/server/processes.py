@@ -21,7 +21,7 @@ from tests.stores import Store
 ROOT = Path(__file__).parents[2]
 GRAPHS = ("steps", "many", "questions", "family", "deltas", "values", "failing")
 # Seconds; on the slowest machine, nothing here takes that long unless it hangs.
-TIMEOUT = 60.0
+TIMEOUT = 150.0
 LOOK = 0.05
 CONFIG = {
     "dependencies": ["."],

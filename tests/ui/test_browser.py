@@ -15,7 +15,6 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
-from selenium.webdriver.support.ui import Select
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from tests.stores import Store
@@ -60,37 +59,6 @@ def test_the_list_fills_in_what_takes_longer(browser: Browser) -> None:
     assert "5,000" in browser.texts("[data-cell=checkpoints]")
 
 
-def test_a_search_from_the_form(browser: Browser) -> None:
-    browser.open("/")
-    browser.find("input[name=where]").send_keys("user=ada")
-    browser.find("input[name=waits]")
-    browser.click("form.search button")
-    browser.wait("return location.search.includes('user%3Dada') && document.documentElement.dataset.ready")
-    assert browser.texts(".threads .id") == ["support-1043", "support-1042"]
-    browser.click(".search .button.quiet")
-    browser.wait("return location.search === '' && document.documentElement.dataset.ready")
-    assert len(browser.texts(".threads .id")) == 11
-
-
-def test_from_the_inbox_to_the_question(browser: Browser) -> None:
-    browser.open("/inbox")
-    browser.follow("support-1043")
-    browser.wait("return Boolean(document.documentElement.dataset.ready)")
-    assert "Pay 129.00 € back" in browser.text(".callout.asks")
-    assert browser.attribute(".spot.chosen", "class") == "spot waits chosen"
-
-
-def test_a_tenant(browser: Browser) -> None:
-    browser.open("/tenants")
-    browser.follow("acme")
-    browser.wait("return location.search === '?tenant=acme' && document.documentElement.dataset.ready")
-    browser.follow("support-of-acme")
-    browser.wait("return Boolean(document.documentElement.dataset.ready)")
-    browser.keys(LEFT)
-    assert step(browser) == "Step 4"
-    assert "tenant=acme" in browser.driver.current_url
-
-
 # The timeline
 
 
@@ -128,17 +96,6 @@ def test_the_address_follows_and_back_goes_back(browser: Browser) -> None:
     browser.wait("return Boolean(document.documentElement.dataset.ready)")
     browser.settle()
     assert browser.attribute(".spot.chosen", "data-id") == chosen
-
-
-def test_a_click_chooses(browser: Browser) -> None:
-    browser.open(PAGES["forks"])
-    browser.click(".spot.waits circle.dot")
-    browser.wait("return document.querySelector('.callout.asks') !== null")
-    browser.settle()
-    assert step(browser) == "Step 4"
-    browser.click(".facts a[data-go]")
-    browser.wait("return document.querySelector('#checkpoint h2').textContent.includes('Step 3')")
-    browser.settle()
 
 
 def test_five_thousand_checkpoints_stay_fluid(browser: Browser) -> None:
@@ -232,18 +189,6 @@ def test_texts_are_found_in_values(browser: Browser) -> None:
     browser.wait("return document.querySelectorAll('.tree li.out').length === 0")
 
 
-def test_two_checkpoints_are_compared(browser: Browser) -> None:
-    browser.open(PAGES["forks"])
-    browser.follow("What this step changed")
-    browser.wait("return location.pathname === '/difference'")
-    assert browser.texts(".change.plus .said") == ["Your refund is already on its way."]
-    choice = Select(browser.find("select[name=from]"))
-    choice.select_by_index(len(choice.options) - 1)
-    browser.click(".between button")
-    browser.wait("return location.search.includes('from=')")
-    assert "budget" in browser.texts(".channel h4")[0] + browser.texts(".channel h4")[-1]
-
-
 def test_the_ends_of_branches_are_compared_from_the_picture(browser: Browser) -> None:
     browser.open("/thread?thread=support-1042")
     assert not browser.find("[data-compare]").is_displayed()
@@ -258,35 +203,7 @@ def test_the_ends_of_branches_are_compared_from_the_picture(browser: Browser) ->
     assert browser.texts(".channel h4 bdi") != []
 
 
-def test_the_superstep_in_which_a_run_was_stopped(browser: Browser) -> None:
-    browser.open("/thread?thread=killed")
-    browser.click(".spot.stopped circle.dot")
-    browser.settle()
-    assert "went on, and did 1 task" in browser.text(".callout.stop")
-
-
-def test_the_picture_of_sizes_leads_to_a_thread(browser: Browser) -> None:
-    browser.open("/space")
-    browser.wait("return document.querySelectorAll('.map rect').length === 11")
-    browser.click(".map a rect")
-    browser.wait("return location.search === '?thread=counter'")
-    assert "Namespaces" in browser.texts("h2")
-
-
 # Nobody else
-
-
-def test_the_token_is_not_in_the_address_and_the_cookie_not_in_scripts(browser: Browser) -> None:
-    assert browser.served is not None
-    browser.open("/tenants")
-    browser.driver.delete_all_cookies()
-    browser.open("/", enter=False)
-    assert "Open the complete address" in browser.text("body")
-    browser.open(f"/?token={browser.served.token}", enter=False)
-    assert browser.driver.current_url == f"{browser.served.url}/"
-    assert browser.texts("h1") == ["Threads"]
-    assert browser.script("return document.cookie") == ""
-    assert [entry for entry in browser.complaints() if "401" not in entry] == []
 
 
 def test_the_policy_stops_scripts_that_get_into_a_page(browser: Browser) -> None:

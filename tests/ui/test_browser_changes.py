@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -14,7 +13,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from langgraph_checkpoint_custom import CheckpointSaver
 from tests.stores import Store
 from tests.ui.conftest import Browser, Served, browsing
-from tests.ui.stories import HOSTILE_ID, chat, config_of, hostile
+from tests.ui.stories import chat, config_of
 
 
 class Editor(NamedTuple):
@@ -88,20 +87,6 @@ def test_a_label_is_given_and_removed(editor: Editor) -> None:
     assert editor.saver.labels("t") == {}
 
 
-def test_a_checkpoint_that_is_chosen_in_the_picture_is_forked(editor: Editor) -> None:
-    browser = editor.browser
-    browser.open("/thread?thread=t")
-    browser.keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
-    editor.change("fork", "another way")
-    assert browser.driver.current_url.endswith("/thread?thread=another+way")
-    assert "Forked from" in browser.text(".facts")
-    # The copies have the ids of their originals, and the last one has the mark of the fork.
-    assert len(editor.ids("another way")) == 1
-    browser.click(".facts a[href*='thread=t']")
-    browser.wait("return location.search.includes('thread=t') && document.documentElement.dataset.ready")
-    browser.settle()
-
-
 def test_a_thread_is_rolled_back_and_pruned(editor: Editor) -> None:
     browser = editor.browser
     before = editor.ids("t")
@@ -119,18 +104,6 @@ def test_a_thread_is_rolled_back_and_pruned(editor: Editor) -> None:
     assert editor.ids("t") == before[2:3]
 
 
-def test_a_run_and_a_thread_are_deleted(editor: Editor) -> None:
-    browser = editor.browser
-    browser.open("/thread?thread=t")
-    editor.change("delete-run")
-    assert browser.driver.current_url == f"{browser.served and browser.served.url}/"
-    assert len(editor.ids("t")) == 5
-    browser.open("/thread?thread=t")
-    editor.change("delete-thread")
-    assert browser.texts(".threads .id") == ["asks"]
-    assert not editor.saver.thread_exists("t")
-
-
 @pytest.mark.parametrize("editor", ["", "/checkpoints"], ids=["alone", "mounted"], indirect=True)
 def test_an_answer_lets_the_run_go_on_while_one_looks(editor: Editor) -> None:
     browser = editor.browser
@@ -142,14 +115,3 @@ def test_an_answer_lets_the_run_go_on_while_one_looks(editor: Editor) -> None:
     assert editor.graph.get_state(config_of("asks")).values["messages"][-1].content.startswith("Done")
     browser.open("/inbox")
     assert browser.texts(".asked-card") == []
-
-
-def test_a_hostile_thread_of_a_tenant_is_deleted_and_no_other(editor: Editor) -> None:
-    own = editor.saver.for_tenant("acme")
-    for saver in (own, editor.saver):
-        hostile(saver)
-    editor.browser.open(f"/thread?tenant=acme&thread={quote(HOSTILE_ID, safe='')}")
-    editor.change("delete-thread")
-    assert editor.browser.driver.current_url.endswith("/?tenant=acme")
-    assert not own.thread_exists(HOSTILE_ID)
-    assert editor.saver.thread_exists(HOSTILE_ID)
