@@ -42,6 +42,19 @@ def checkpoint(label: str = "turn-1", number: int = 2, **metadata: Any) -> Any:
     return _make_checkpoint(label, 1, messages(number), metadata)
 
 
+class Turn:
+    """What the middleware reads of a model request."""
+
+    def __init__(self) -> None:
+        self.messages = messages()
+
+
+class Context:
+    """What the middleware reads of a run context."""
+
+    deps = None
+
+
 def serve(connection: Connection) -> None:
     """Run programs, each in its own event loop, and send what they return."""
     while True:

@@ -181,28 +181,6 @@ async def test_any_text_may_be_a_key(client: Client) -> None:
             assert len(missing) == len(KEYS) - 1, key
 
 
-async def test_every_key_has_to_match(client: Client) -> None:
-    await put(client, "1", meta=metadata(1, a=1, b=1))
-    await put(client, "2", meta=metadata(1, a=1, b=2))
-    await put(client, "3", meta=metadata(2, a=1, b=2))
-    assert ids_of(await client.all(config(), filter={"a": 1})) == ["3", "2", "1"]
-    assert ids_of(await client.all(config(), filter={"a": 1, "b": 2})) == ["3", "2"]
-    assert ids_of(await client.all(config(), filter={"step": 1, "a": 1, "b": 2, "source": "loop"})) == ["2"]
-    assert await client.all(config(), filter={"a": 1, "b": 2, "c": 3}) == []
-
-
-@pytest.mark.parametrize("nothing", [None, {}])
-async def test_no_filter_matches_everything(client: Client, nothing: Any) -> None:
-    await put(client, "1")
-    assert ids_of(await client.all(config(), filter=nothing)) == ["1"]
-
-
-async def test_filters_work_on_parents_and_other_nested_metadata(client: Client) -> None:
-    for number in ("1", "2"):
-        await put(client, number, ns="sub", meta=metadata(parents={"": f"root {number}"}))
-    assert ids_of(await client.all(config(ns="sub"), filter={"parents": {"": "root 1"}})) == ["1"]
-
-
 async def test_a_value_that_is_not_json_is_refused(client: Client) -> None:
     await put(client, "1")
     itself: list[Any] = []

@@ -13,7 +13,6 @@ import psycopg
 import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 from langgraph.checkpoint.postgres import PostgresSaver as OfficialPostgresSaver
-from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
 
 from langgraph_checkpoint_custom import (
     ConfigError,
@@ -22,7 +21,6 @@ from langgraph_checkpoint_custom import (
     SchemaMissing,
     SchemaOutdated,
     SchemaTooNew,
-    SqliteSaver,
     open_saver,
 )
 from langgraph_checkpoint_custom.cli import main
@@ -88,13 +86,6 @@ def test_twenty_processes_may_call_setup_concurrently(empty_postgres_url: str, t
             processes = [stack.enter_context(Process(set_up, store)) for _ in range(20)]
             assert [process.wait() for process in processes] == [0] * 20
         works(url)
-
-
-def test_setup_twice_changes_nothing(own_store: Store) -> None:
-    for _ in range(2):
-        with own_store.open() as saver:
-            saver.setup()
-    works(own_store.url)
 
 
 def test_asetup_makes_the_tables(empty_postgres_url: str, tmp_path: Path) -> None:
@@ -178,17 +169,6 @@ def change(store: Store, statement: str) -> None:
     else:
         with psycopg.connect(store.url) as postgres:
             postgres.execute(statement.format("langgraph_checkpoint."))
-
-
-def test_the_official_sqlite_savers_file_is_refused_and_unchanged(tmp_path: Path) -> None:
-    path = tmp_path / "official.db"
-    connection = sqlite3.connect(path, check_same_thread=False)
-    OfficialSqliteSaver(connection).setup()
-    connection.close()
-    before = path.read_bytes()
-    with SqliteSaver(path) as saver, pytest.raises(SchemaForeign, match=r"'checkpoints'.*custom migrate --from …"):
-        saver.get_tuple(generate_config("t"))
-    assert path.read_bytes() == before
 
 
 def test_the_official_postgres_savers_tables_can_be_in_the_same_database(postgres_url: str) -> None:

@@ -46,7 +46,7 @@ from tests.stores import Store
 from tests.tables import empty_tables
 
 SETTINGS = settings(
-    max_examples=20,
+    max_examples=10,
     stateful_step_count=20,
     deadline=None,
     derandomize=False,

@@ -9,7 +9,7 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.tools.exchange import Exchanged, export_file, import_file, transfer
-from langgraph_checkpoint_custom.tools.migration import copy_from, migrate
+from langgraph_checkpoint_custom.tools.migration import migrate
 from tests.behaviour.helpers import LONG, noise
 from tests.behaviour.test_names import deep_nest, wide_join
 from tests.moving.official import Official, config, everything, step
@@ -99,13 +99,3 @@ def test_long_names_are_exported_and_imported(
         assert threads_of(target) == sorted({"0", "1", "t", "too long", "z"} - left)
         expected = [found for found in everything(source) if found.config["configurable"]["thread_id"] not in left]
         assert everything(target) == expected
-
-
-def test_long_names_are_copied(source: CheckpointSaver, store: Store) -> None:
-    wide_join().compile(source).invoke({"log": []}, {"configurable": {"thread_id": "1"}})
-    where = step(source, "t", None, **{COMPRESSIBLE: [LONG]})
-    source.put_writes(where, [(COMPRESSIBLE, 1)], "task")
-    with store.open() as target:
-        target.setup()
-        assert copy_from(source, target).threads == 2
-        assert [found.checkpoint for found in everything(target)] == [found.checkpoint for found in everything(source)]
