@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -43,13 +44,9 @@ LONG = {
     "behaviour/test_hostile_input.py": "thousands of random arguments",
     "cli/test_demo.py": "the demo's processes, one after the other",
     "cli/test_hostile_text.py::test_a_terminal_gets_colours_and_nothing_of_the_text": "a process for each command",
-    "cli/test_program.py::test_bash_completes_commands_and_options": "a process for each completion",
     "crash/test_interrupts.py": "interrupts at random moments, again and again",
     "crash/test_kill.py": "processes that are killed at random moments, again and again",
-    "crash/test_prefork.py": "web servers whose workers are killed and replaced",
-    "crash/test_soak.py": "a minute of everything at once",
     "crash/test_sqlite_faults.py": "a process for each kind of failure",
-    "drivers/test_sqlite_forks.py::test_savers_created_concurrently_do_not_break_a_fork": "processes that fork",
     "faults/test_cuts.py::test_a_lost_reply_is_reported_if_no_connection_can_be_made_any_more": "all retries",
     "faults/test_cuts.py::test_tables_are_created_once_wherever_the_connection_is_cut": "a setup for each round trip",
     "faults/test_full_disk.py": "a server on a disk of its own",
@@ -57,7 +54,6 @@ LONG = {
     "graphs/test_scenarios.py::test_another_process_continues_a_thread_as_in_memory": "a process for each graph",
     "migrations/test_two_versions.py": "another version of the package in a process of its own",
     "model/test_state_machine.py": "random sequences of operations",
-    "moving/test_exchange.py::test_a_killed_export_is_continued": "processes that are killed",
     "moving/test_killed.py": "processes that are killed in the middle of a move",
     "plans/test_commands.py": "a large store for each database",
     "races/test_rounds.py": "random rounds of concurrent operations",
@@ -74,6 +70,8 @@ SAMPLED = {
     "behaviour/test_interrupted_reads.py": 16,
     "behaviour/test_loops_without_sockets.py": 4,
     "drivers/test_ends.py": 3,
+    "migrations/test_two_versions.py": 2,
+    "races/test_changed_rows.py": 3,
     "races/test_pairs.py": 6,
 }
 
@@ -97,10 +95,11 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def _is_full(config: pytest.Config) -> bool:
-    """Whether all tests run: with `--full`, or if files or folders are named."""
+    """Whether all tests run: with `--full`, or if files or folders are named without `--variants`."""
     if hasattr(config, "workerinput"):
         return bool(config.workerinput["full"])
-    return bool(config.getoption("--full")) or config.args_source is not config.ArgsSource.TESTPATHS
+    named = config.args_source is not config.ArgsSource.TESTPATHS and not config.getoption("--variants")
+    return named or bool(config.getoption("--full"))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -112,7 +111,7 @@ def pytest_configure_node(node: Any) -> None:
 # Tests of what sync and async calls do in different ways always run both.
 BOTH_APIS = "drivers/"
 # These use the saver's methods, which the other folders test on both databases. Without --full, each test runs on one.
-ONE_DATABASE = "cli/", "graphs/", "moving/", "switching/", "ui/test_browser"
+ONE_DATABASE = "cli/", "graphs/", "moving/", "ui/test_browser"
 
 
 def _path(item: pytest.Item) -> str:
@@ -166,7 +165,10 @@ DATABASES = {
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose which tests run. Each process starts with its longest tests, since otherwise all would wait for them."""
+    """Choose which tests run. Each process starts with its longest tests, since otherwise all would wait for them.
+
+    Each file of long tests is for one process, which makes what they share; a process that is done takes over others.
+    """
     if config.getoption("--citus"):
         chosen = [item for item in items if _is_distributed(item)]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
@@ -179,10 +181,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if not _is_quick(item)])
         items[:] = [item for item in items if _is_quick(item)]
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    long = [item for item in items if _is_long(item)]
-    others = [item for item in items if not _is_long(item)]
-    ends = [len(others) * number // processes for number in range(processes + 1)]
-    items[:] = [item for n in range(processes) for item in (*long[n::processes], *others[ends[n] : ends[n + 1]])]
+    first: list[list[pytest.Item]] = [[] for _ in range(processes)]
+    files: dict[str, int] = {}  # Which process has a file of long tests.
+    rest = []
+    for item in items:
+        if _path(item).startswith(SHARED_STORES):
+            first[0].append(item)
+        elif _is_long(item):
+            first[files.setdefault(_path(item), len(files) % processes)].append(item)
+        else:
+            rest.append(item)
+    size, others = len(items) // processes, iter(rest)
+    items[:] = [item for own in first for item in (*own, *islice(others, max(0, size - len(own))))]
+    items += others
+
+
+# The tests of a folder whose stores take long to fill, and are filled in each process that runs one of them.
+SHARED_STORES = "plans/"
 
 
 # Before Python 3.11, LangGraph gives an async node neither `interrupt()` nor the config for what it calls.

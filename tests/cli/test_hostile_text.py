@@ -143,7 +143,7 @@ def test_every_command_is_tried() -> None:
 
 
 def test_a_terminal_gets_colours_and_nothing_of_the_text(names: dict[str, str], cli: Cli) -> None:
-    for name in ("threads", "show", "history", "diff", "interrupts", "stats", "types"):
+    for name in ("threads", "show", "diff"):
         for line in LINES[name]:
             text = on_terminal(filled(line, names))
             assert "\x1b[1m" in text, line

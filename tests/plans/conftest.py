@@ -86,7 +86,7 @@ def without_autovacuum(cursor: psycopg.Cursor[Any]) -> None:
         cursor.execute(f"ALTER TABLE langgraph_checkpoint.{table} SET (autovacuum_enabled = off)".encode())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def postgres_store(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
     with made_database(postgres_dsn, postgres_template) as (_, url):
         with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
@@ -100,7 +100,7 @@ def postgres_store(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["no statistics", "statistics"])
+@pytest.fixture(scope="session", params=[False, True], ids=["no statistics", "statistics"])
 def few_postgres_threads(request: pytest.FixtureRequest, postgres_dsn: str, postgres_template: str) -> Iterator[str]:
     """A few threads of 1,000 checkpoints: considered short when just filled, and later most of the rows."""
     with made_database(postgres_dsn, postgres_template) as (_, url):
@@ -129,7 +129,7 @@ ORDER BY n, t
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def postgres_threads_by_turns(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
     """A few threads of 400 checkpoints that were filled at the same time, as by a server."""
     with made_database(postgres_dsn, postgres_template) as (_, url):
@@ -140,7 +140,7 @@ def postgres_threads_by_turns(postgres_dsn: str, postgres_template: str) -> Iter
         yield url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sqlite_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plans") / "store.db"
     with SqliteSaver(path, synchronous="OFF") as saver:

@@ -247,7 +247,7 @@ def test_postgres_changes_a_thread_in_proportion_to_it_where_it_is_a_tenth_of_th
         connection.rollback()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sqlite_store_with_statistics(sqlite_store: Path) -> Path:
     path = sqlite_store.with_name("analyzed.db")
     with sqlite3.connect(sqlite_store) as source, sqlite3.connect(path) as target:
