@@ -262,11 +262,6 @@ def test_every_long_command_has_a_bar_on_a_terminal(
         assert "\x1b[1m" in shown  # The head of a table.
 
 
-@pytest.mark.parametrize("argv", [["export"], ["import"], ["migrate"], ["export", "a", "b"], ["nothing"]])
-def test_invalid_arguments_are_refused(argv: list[str], cli: Cli) -> None:
-    cli.fail(*argv, code=2)
-
-
 def test_tenants_are_moved_and_omitted_threads_are_reported(cli: Cli, tmp_path: Path) -> None:
     target = f"sqlite:///{tmp_path / 'target.db'}"
     with cli.store.open() as saver:
