@@ -52,16 +52,6 @@ async def test_a_nul_character_is_refused_and_never_cut_off(postgres_url: str, a
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_text_is_read_as_it_was_stored_in_any_session_encoding(postgres_url: str, api: str) -> None:
-    url = psycopg.conninfo.make_conninfo(postgres_url, client_encoding="latin1")
-    thread_id = "fünf"
-    async with PostgresSaver(url, min_size=1, max_size=1) as saver:
-        await calls(Client(saver, api), thread_id, ["schön"], CALLS)
-    async with PostgresSaver(postgres_url) as saver:
-        assert [thread.thread_id for thread in saver.threads()] == [thread_id]
-
-
-@pytest.mark.parametrize("api", APIS)
 async def test_a_session_without_its_prepared_statements_prepares_them_again(postgres_url: str, api: str) -> None:
     """Psycopg drops prepared statements after a rollback if it has prepared some itself, here for a tenant's calls."""
     with psycopg.connect(postgres_url, autocommit=True) as watcher:
@@ -75,10 +65,3 @@ async def test_a_session_without_its_prepared_statements_prepares_them_again(pos
         with pytest.raises(StorageError, match="check constraint"):
             await calls(tenant, "no", ["refused"], 1)
         await calls(client, "t", ["after"], CALLS)
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_a_schema_may_have_a_name_that_looks_like_a_parameter(postgres_url: str, api: str) -> None:
-    async with PostgresSaver(postgres_url, min_size=1, max_size=1, schema='50 %(thread_id)s "$1"') as saver:
-        await saver.asetup()
-        await calls(Client(saver, api), "t", [None], CALLS)
