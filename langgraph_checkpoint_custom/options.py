@@ -8,7 +8,8 @@ from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langgraph_checkpoint_custom.encoding.serde import Allowed, OnInexact, OnLoad, OnUnreadable
+from langgraph_checkpoint_custom.encoding.allowlist import Allowed
+from langgraph_checkpoint_custom.encoding.serde import OnInexact, OnLoad, OnUnreadable
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.observed import OnOperation
 from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters

@@ -50,10 +50,10 @@ class Recent:
 
     def of(self, key: Key, cipher: CipherProtocol | None) -> KnownBlobs | None:
         """Return the blobs of a checkpoint that the same cipher has stored, or None if nothing is known."""
-        found = self.entries.get(key)
-        return found.blobs if found and found.cipher is cipher else None
+        entry = self.entries.get(key)
+        return entry.blobs if entry and entry.cipher is cipher else None
 
-    def note(
+    def remember(
         self, key: Key, cipher: CipherProtocol | None, blobs: KnownBlobs | None, parent: Key | None = None
     ) -> None:
         """Remember the blobs of a checkpoint, and forget those of its parent; None forgets its own, too."""
@@ -72,5 +72,5 @@ class Recent:
                 self._size = 0  # An interrupt may have come between an entry and its size.
 
     def _drop(self, key: Key) -> None:
-        if found := self.entries.pop(key, None):
-            self._size -= found.size
+        if entry := self.entries.pop(key, None):
+            self._size -= entry.size

@@ -31,12 +31,13 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.backend import Backend
+from langgraph_checkpoint_custom.encoding.allowlist import Allowed, strict_serde
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.encoding.in_place import encode_unchanged
 from langgraph_checkpoint_custom.encoding.known import KnownBlobs
 from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, run_of
-from langgraph_checkpoint_custom.encoding.serde import Allowed, OnInexact, OnLoad, OnUnreadable, strict_serde
+from langgraph_checkpoint_custom.encoding.serde import OnInexact, OnLoad, OnUnreadable
 from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
@@ -840,7 +841,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """Remember the blobs of a checkpoint that was stored or read; None means that it has none."""
         if known or self._recent.entries:
             here = self._stored_key(Key(thread_id, checkpoint_ns, checkpoint_id))
-            self._recent.note(here, self._codec.cipher, known, here._replace(checkpoint_id=parent_id))
+            self._recent.remember(here, self._codec.cipher, known, here._replace(checkpoint_id=parent_id))
 
     def _stored_key(self, key: Key) -> Key:
         stored = self._dialect.stored_thread(key.thread_id)

@@ -21,7 +21,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_rows
 from langgraph_checkpoint_custom.encoding.known import NO_BLOBS, KnownBlobs
-from langgraph_checkpoint_custom.encoding.objects import said_by
+from langgraph_checkpoint_custom.encoding.objects import error_text
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, done, operation, through
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
@@ -254,7 +254,7 @@ def threads_under(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Threa
 def misshapen(key: Key, channel: str, error: Exception) -> CorruptCheckpoint:
     """Return the error for a value that can be decoded, but does not have the form that the adapter stores."""
     return CorruptCheckpoint(
-        f"the stored value does not have the expected form ({said_by(error)})",
+        f"the stored value does not have the expected form ({error_text(error)})",
         thread_id=key.thread_id,
         checkpoint_ns=key.checkpoint_ns,
         checkpoint_id=key.checkpoint_id or "",

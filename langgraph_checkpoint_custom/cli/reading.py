@@ -300,7 +300,7 @@ def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counte
 @commands.command()
 def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None:
     """Find every class in the store, and print an allowlist for strict=True."""
-    from langgraph_checkpoint_custom.encoding.serde import always_allowed
+    from langgraph_checkpoint_custom.encoding.allowlist import always_allowed
 
     with opened(url, tenant, reads=True) as saver:
         classes, unseen = classes_of(saver)

@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 
 from langgraph_checkpoint_custom.encoding.chunks import KnownValue
-from langgraph_checkpoint_custom.encoding.known import KnownBlobs, is_short, unmade
+from langgraph_checkpoint_custom.encoding.known import KnownBlobs, is_short, unpack_plain
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, Unsealed, fail, row_of, seal_rows
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
@@ -39,7 +39,7 @@ from langgraph_checkpoint_custom.model.keys import (
 try:
     from ormsgpack import Fragment
 except ImportError:  # Python 3.10 has an older ormsgpack, which packs the parts again: to the same bytes.
-    Fragment = unmade  # type: ignore[assignment, misc]
+    Fragment = unpack_plain  # type: ignore[assignment, misc]
 
 NO_DOCUMENT = Stored(MSGPACK, b"")
 # Bytes of the largest encoded value in the document of a checkpoint that was taken apart. Such a value is stored again

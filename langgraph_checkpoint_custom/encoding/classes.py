@@ -19,6 +19,7 @@ from collections.abc import (
     Iterator,
     KeysView,
     Mapping,
+    Sequence,
     Set,
     ValuesView,
 )
@@ -36,7 +37,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import TYPE_CHECKING, Any, NamedTuple, get_origin
+from typing import Any, NamedTuple, get_origin
 from uuid import UUID, SafeUUID
 from zoneinfo import ZoneInfo
 
@@ -59,14 +60,14 @@ from langgraph_checkpoint_custom.encoding.extensions import (
 from langgraph_checkpoint_custom.encoding.langgraph_private import SAFE_METHODS, SAFE_TYPES
 from langgraph_checkpoint_custom.encoding.leaves import leaf_of
 
-if TYPE_CHECKING:
-    from langgraph_checkpoint_custom.encoding.objects import Packer
-
 PLAIN = -1  # No extension: msgpack can represent it.
 _ADDRESSES = (IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
 FACTORIES = {each.__name__: each for each in (list, dict, set, frozenset, tuple, str, int, float, bool)}
 
-Fields = Callable[[Any, "Packer"], tuple[Any, list[str] | None, dict[str, Any]]]
+# Given a class and attributes of an object of it, returns those that can be stored, in a form that can be packed. It
+# raises unless the object may be stored without the others.
+Storable = Callable[[type, Mapping[str, Any]], dict[str, Any]]
+Parts = Callable[[Any, Storable], Sequence[Any]]
 BY_CONSTRUCTOR = {"anew": True}
 
 
@@ -78,38 +79,52 @@ class Kind(NamedTuple):
         module: The module of the class.
         name: The name of the class in its module.
         payload: Returns the data from which LangGraph rebuilds an object.
+        parts: Returns what follows the names in the extension. That is the payload alone; or the payload and what
+            restores more of the object than LangGraph; or, for an object whose fields are stored as they are, the
+            fields, the names of those that were given, or None if all were or if it is not known, and a dict with
+            further state, if any.
         lost: What would not come back. If this is not empty, the payload is stored without its class.
         checked: Whether to call the constructor with the payload of each object, to see whether it accepts it.
-        tail: Returns the elements that follow the payload, if any.
         secret: Whether the payload must not be readable in the database.
-        fields: Returns three elements for an object whose fields are stored as they are: the fields; the names of those
-            that were given, or None if all were or if it is not known; and a dict with further state.
     """
 
     code: int
     module: str
     name: str
     payload: Callable[[Any], Any]
+    parts: Parts
     lost: str = ""
     checked: bool = False
-    tail: Callable[[Any, Packer], tuple[Any, ...]] | None = None
     secret: bool = False
-    fields: Fields | None = None
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether each object is the extension of its parts, without a look at the object before."""
+        return not (self.lost or self.checked or self.secret or self.code in (PLAIN, NUMPY))
+
+
+def _kind(
+    code: int, module: str, name: str, payload: Callable[[Any], Any], parts: Parts | None = None, **more: Any
+) -> Kind:
+    return Kind(code, module, name, payload, parts or (lambda o, _: (payload(o),)), **more)
 
 
 def kind_of(obj: Any, cls: type) -> Kind | None:
     """Find out how objects of a class are stored; after the leaves, the checks have LangGraph's order."""
     if leaf := leaf_of(cls):
-        tail = (lambda *_: (leaf.method,)) if leaf.method else None
-        return Kind(leaf.code, leaf.module, leaf.name, leaf.parts, tail=tail)
+        parts = (lambda o, _: (leaf.parts(o), leaf.method)) if leaf.method else None
+        return _kind(leaf.code, leaf.module, leaf.name, leaf.parts, parts)
     if isinstance(obj, NAMED):
-        return Kind(SINGLE, *REFERENCE, _path_of)
+        return _kind(SINGLE, *REFERENCE, _path_of)
     full_name = (cls.__module__, _name_of(cls) or cls.__name__)
     lost = "" if _name_of(cls) else "it cannot be found by its name in its module; define it there"
 
-    def kind(code: int, payload: Callable[[Any], Any], **more: Any) -> Kind:
+    def kind(code: int, payload: Callable[[Any], Any], parts: Parts | None = None, **more: Any) -> Kind:
         checked = full_name not in SAFE_TYPES and not issubclass(cls, Enum)
-        return Kind(code, *full_name, payload, lost, checked, **more)
+        return _kind(code, *full_name, payload, parts, lost=lost, **{"checked": checked, **more})
+
+    def of_fields(code: int, payload: Callable[[Any], Any], parts: Parts) -> Kind:
+        return kind(code, payload, parts, checked=False)
 
     if (
         issubclass(cls, (tuple, dict, list, str, bytes, int, float))
@@ -118,33 +133,35 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
     ):
         return _kind_of_container(cls)
     if issubclass(cls, pydantic.BaseModel):
-        return kind(PYDANTIC_2, lambda o: o.model_dump(), fields=_fields_of_model(cls))
+        return of_fields(PYDANTIC_2, lambda o: o.model_dump(), _parts_of_model(cls))
     if callable(getattr(cls, "model_dump", None)):
         return kind(PYDANTIC_2, lambda o: o.model_dump())
     if is_secret(cls):
         return kind(SINGLE, lambda o: o.get_secret_value(), secret=True)
     if callable(getattr(cls, "dict", None)):
-        old = hasattr(cls, "__fields__") and hasattr(cls, "__private_attributes__")
-        return kind(PYDANTIC_1, lambda o: o.dict(), fields=_fields_of_old_model(cls) if old else None)
+        if hasattr(cls, "__fields__") and hasattr(cls, "__private_attributes__"):
+            return of_fields(PYDANTIC_1, lambda o: o.dict(), _parts_of_old_model(cls))
+        return kind(PYDANTIC_1, lambda o: o.dict())
     if callable(getattr(cls, "_asdict", None)):
-        named = issubclass(cls, tuple) and hasattr(cls, "_fields")
-        return kind(KEYWORDS, lambda o: dict(o._asdict()), fields=_fields_of_named_tuple(cls) if named else None)
+        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            return of_fields(KEYWORDS, lambda o: dict(o._asdict()), _parts_of_named_tuple(cls))
+        return kind(KEYWORDS, lambda o: dict(o._asdict()))
     if issubclass(cls, pathlib.Path):
         return kind(POSITIONAL, lambda o: list(o.parts))
     if issubclass(cls, re.Pattern):
-        return Kind(POSITIONAL, "re", "compile", lambda o: [o.pattern, o.flags])
+        return _kind(POSITIONAL, "re", "compile", lambda o: [o.pattern, o.flags])
     if issubclass(cls, UUID):
-        return kind(SINGLE, lambda o: o.hex, tail=_of_uuid)
+        return kind(SINGLE, lambda o: o.hex, _parts_of_uuid)
     if issubclass(cls, (Decimal, *_ADDRESSES)):
         return kind(SINGLE, str)
     if issubclass(cls, deque):
-        return kind(SINGLE, list, tail=lambda o, _: () if o.maxlen is None else (None, {"maxlen": o.maxlen}))
+        return kind(SINGLE, list, _parts_of_deque)
     if issubclass(cls, (set, frozenset)):
         return kind(SINGLE, list)
     if issubclass(cls, datetime):
         if (*full_name, "fromisoformat") not in SAFE_METHODS:
             lost = "only its text; store a datetime.datetime"
-        return kind(METHOD, lambda o: o.isoformat(), tail=_of_datetime)
+        return kind(METHOD, lambda o: o.isoformat(), _parts_of_datetime)
     if issubclass(cls, timedelta):
         return kind(POSITIONAL, lambda o: [o.days, o.seconds, o.microseconds])
     if issubclass(cls, date):
@@ -157,23 +174,26 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
     if issubclass(cls, ZoneInfo):
         return kind(SINGLE, _key_of_zone)
     if issubclass(cls, Enum):
-        return kind(SINGLE, lambda o: o.value)
+        return kind(SINGLE, lambda o: o.value, _parts_of_enum)
     if isinstance(obj, SendProtocol):
         return kind(POSITIONAL, _of_send)
     if dataclasses.is_dataclass(cls):
         names = [field.name for field in dataclasses.fields(cls)]
-        fields = _fields_of_dataclass(cls) if _is_bare(cls) else None
-        return kind(KEYWORDS, lambda o: {name: getattr(o, name) for name in names}, fields=fields)
+
+        def payload(o: Any) -> Any:
+            return {name: getattr(o, name) for name in names}
+
+        return of_fields(KEYWORDS, payload, _parts_of_dataclass(cls)) if _is_bare(cls) else kind(KEYWORDS, payload)
     if issubclass(cls, Item):
         return kind(KEYWORDS, lambda o: {name: getattr(o, name) for name in Item.__slots__})
     numpy = sys.modules.get("numpy")
     if numpy is not None and issubclass(cls, numpy.ndarray):
         lost = "only its data, as a plain numpy.ndarray"
-        return Kind(NUMPY, "numpy", "ndarray", lambda o: o.view(numpy.ndarray), lost)
+        return _kind(NUMPY, "numpy", "ndarray", lambda o: o.view(numpy.ndarray), lost=lost)
     if is_struct(cls) or is_plain(cls):
         if lost:  # LangGraph has no form for it either.
             raise UnstorableValue(f"a {cls.__module__}.{cls.__qualname__} cannot be restored: {lost}")
-        return kind(KEYWORDS, vars, fields=_fields_of_struct if is_struct(cls) else _fields_of_plain(cls))
+        return of_fields(KEYWORDS, vars, _parts_of_struct if is_struct(cls) else _parts_of_plain(cls))
     return None
 
 
@@ -253,41 +273,49 @@ def _is_class(part: Any) -> bool:
 
 def _kind_of_container(cls: type) -> Kind:
     if cls is int:  # Has more than 64 bits.
-        return Kind(POSITIONAL, "builtins", "int", lambda o: [hex(o), 16])
+        return _kind(POSITIONAL, "builtins", "int", lambda o: [hex(o), 16])
     if cls is OrderedDict:
-        return Kind(SINGLE, "collections", "OrderedDict", dict)
+        return _kind(SINGLE, "collections", "OrderedDict", dict)
     if cls is Counter:
-        return Kind(SINGLE, "collections", "Counter", dict)
+        return _kind(SINGLE, "collections", "Counter", dict)
     if cls is defaultdict:
-        return Kind(SINGLE, "collections", "defaultdict", dict, tail=_of_defaultdict)
+        return _kind(SINGLE, "collections", "defaultdict", dict, _parts_of_defaultdict)
     # Any other subclass becomes its base class. LangGraph's serializer can store only the first four.
     silent: dict[type, Callable[[Any], Any]] = {dict: dict, list: list, str: str.__str__, int: int}
     base = next(base for base in (*silent, float, bytes, tuple) if issubclass(cls, base))
     if base in silent:
-        return Kind(PLAIN, "", "", silent[base])
-    return Kind(
-        PLAIN, "", "", base, lost=f"a {base.__name__}; call register_codec({cls.__name__}, to_bytes, from_bytes)"
-    )
+        return _kind(PLAIN, "", "", silent[base])
+    lost = f"a {base.__name__}; call register_codec({cls.__name__}, to_bytes, from_bytes)"
+    return _kind(PLAIN, "", "", base, lost=lost)
 
 
-def _of_defaultdict(those: defaultdict[Any, Any], packer: Packer) -> tuple[Any, ...]:
-    factory = those.default_factory
+def _parts_of_defaultdict(o: defaultdict[Any, Any], storable: Storable) -> Sequence[Any]:
+    factory = o.default_factory
     name = getattr(factory, "__name__", None)
     if factory is None or FACTORIES.get(str(name)) is factory:
-        return None, {"factory": name}
-    return None, {"factory": packer.storable(defaultdict, {"default_factory": factory}).get("default_factory")}
+        return dict(o), None, {"factory": name}
+    return dict(o), None, {"factory": storable(defaultdict, {"default_factory": factory}).get("default_factory")}
 
 
-def _of_uuid(o: UUID, _: Packer) -> tuple[Any, ...]:
-    return () if o.is_safe is SafeUUID.unknown else (None, {"is_safe": o.is_safe.value})
+def _parts_of_uuid(o: UUID, _: Storable) -> Sequence[Any]:
+    return (o.hex,) if o.is_safe is SafeUUID.unknown else (o.hex, None, {"is_safe": o.is_safe.value})
 
 
-def _of_datetime(when: datetime, packer: Packer) -> tuple[Any, ...]:
-    zone = when.tzinfo
-    state: dict[str, Any] = {"fold": when.fold} if when.fold else {}
+def _parts_of_deque(o: deque[Any], _: Storable) -> Sequence[Any]:
+    return (list(o),) if o.maxlen is None else (list(o), None, {"maxlen": o.maxlen})
+
+
+def _parts_of_enum(o: Enum, _: Storable) -> Sequence[Any]:
+    """The value, and the name of a member whose value may not be found again: NaN, or a value of a mutable type."""
+    return (o.value,) if type(o.value) in (str, int) else (o.value, None, {"member": o.name})
+
+
+def _parts_of_datetime(o: datetime, storable: Storable) -> Sequence[Any]:
+    zone = o.tzinfo
+    state: dict[str, Any] = {"fold": o.fold} if o.fold else {}
     if zone is not None and (type(zone) is not timezone or len(zone.__getinitargs__()) > 1):  # type: ignore[attr-defined]
-        state |= packer.storable(type(zone), {"tzinfo": zone})
-    return ("fromisoformat", state) if state else ("fromisoformat",)
+        state |= storable(type(zone), {"tzinfo": zone})
+    return (o.isoformat(), "fromisoformat", state) if state else (o.isoformat(), "fromisoformat")
 
 
 def _key_of_zone(zone: ZoneInfo) -> str:
@@ -304,62 +332,64 @@ def _of_send(send: Any) -> list[Any]:
 # Classes whose fields are stored as they are
 
 
-def _fields_of_model(cls: type[pydantic.BaseModel]) -> Fields:
+def _parts_of_model(cls: type[pydantic.BaseModel]) -> Parts:
     known = cls.model_fields
+    names = tuple(known)
     excluded = {name for name, field in known.items() if field.exclude}  # LangGraph does not store these.
     first = {name: each.default for name, each in cls.__private_attributes__.items()}
-    generic = cls.__pydantic_generic_metadata__["args"]
-    args = [[each.__module__, _name_of(each)] for each in generic]
-    names = known.keys()
+    args = [[each.__module__, _name_of(each)] for each in cls.__pydantic_generic_metadata__["args"]]
+    has_more = bool(excluded or args)
 
-    def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
-        held, extra, private = o.__dict__, o.__pydantic_extra__, o.__pydantic_private__
+    def parts(o: Any, storable: Storable) -> Sequence[Any]:
+        fields = o.__dict__
+        # For nearly all objects, this is all that there is.
+        if tuple(fields) == names and not (has_more or o.__pydantic_extra__ or o.__pydantic_private__):
+            return fields, _given(o.__pydantic_fields_set__, fields)
         state: dict[str, Any] = {}
-        if held.keys() != names:
-            held = {name: held[name] for name in held if name in known}
-            state = _further_state(o, held, known)
-        given = _given(o.__pydantic_fields_set__, held)
-        if extra:
+        if fields.keys() != known.keys():
+            fields = {name: fields[name] for name in fields if name in known}
+            state = _further_state(o, fields, known)
+        given = _given(o.__pydantic_fields_set__, fields)
+        if extra := o.__pydantic_extra__:
             state["extra"] = extra
-        if private:
-            private = {name: each for name, each in private.items() if each is not first.get(name, PydanticUndefined)}
-            if private:
-                state["private"] = private
+        private = (o.__pydantic_private__ or {}).items()
+        if private := {name: each for name, each in private if each is not first.get(name, PydanticUndefined)}:
+            state["private"] = private
         if args:
             state["args"] = args
-        if not excluded and (not state or state.keys().isdisjoint(_OPTIONAL)):
-            return held, given, state
-        stored = packer.storable(cls, {name: held[name] for name in excluded & held.keys()})
-        rest = {name: stored.get(name, held[name]) for name in held if name in stored or name not in excluded}
-        return rest, given, _storable(cls, state, packer, by_constructor=len(rest) < len(held))
+        whole = len(fields)
+        if excluded:
+            stored = storable(cls, {name: fields[name] for name in excluded & fields.keys()})
+            fields = {name: stored.get(name, fields[name]) for name in fields if name in stored or name not in excluded}
+        return _with_state(cls, fields, given, state, storable, by_constructor=len(fields) < whole)
 
-    return fields
+    return parts
 
 
-def _fields_of_old_model(cls: Any) -> Fields:
+def _parts_of_old_model(cls: Any) -> Parts:
     known = cls.__fields__
 
-    def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
-        held = {name: o.__dict__[name] for name in o.__dict__ if name in known}
-        state = _further_state(o, held, known)
+    def parts(o: Any, storable: Storable) -> Sequence[Any]:
+        fields = {name: o.__dict__[name] for name in o.__dict__ if name in known}
+        state = _further_state(o, fields, known)
         if private := {name: getattr(o, name) for name in cls.__private_attributes__ if hasattr(o, name)}:
             state["private"] = private
-        return held, _given(o.__fields_set__, held), _storable(cls, state, packer)
+        return _with_state(cls, fields, _given(o.__fields_set__, fields), state, storable)
 
-    return fields
+    return parts
 
 
-def _fields_of_dataclass(cls: Any) -> Fields:
+def _parts_of_dataclass(cls: Any) -> Parts:
     known = [field.name for field in dataclasses.fields(cls)]
     slots = [name for name in _slots_of(cls) if name not in known]
 
-    def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
-        held = {name: getattr(o, name) for name in known if hasattr(o, name)}
-        if len(held) == len(known) and len(getattr(o, "__dict__", ())) <= len(held) and not slots:
-            return held, None, {}
-        return held, None, _storable(cls, _further_state(o, held, known, slots), packer)
+    def parts(o: Any, storable: Storable) -> Sequence[Any]:
+        fields = {name: getattr(o, name) for name in known if hasattr(o, name)}
+        if len(fields) == len(known) and len(getattr(o, "__dict__", ())) <= len(fields) and not slots:
+            return fields, None
+        return _with_state(cls, fields, None, _further_state(o, fields, known, slots), storable)
 
-    return fields
+    return parts
 
 
 def is_struct(cls: type) -> bool:
@@ -367,19 +397,19 @@ def is_struct(cls: type) -> bool:
     return hasattr(cls, "__struct_fields__")
 
 
-def _fields_of_struct(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
-    held = {name: getattr(o, name) for name in o.__struct_fields__}
-    return held, None, _storable(type(o), _further_state(o, held, held), packer)
+def _parts_of_struct(o: Any, storable: Storable) -> Sequence[Any]:
+    fields = {name: getattr(o, name) for name in o.__struct_fields__}
+    return _with_state(type(o), fields, None, _further_state(o, fields, fields), storable)
 
 
-def _fields_of_plain(cls: Any) -> Fields:
+def _parts_of_plain(cls: Any) -> Parts:
     slots = _slots_of(cls)
 
-    def fields(o: Any, _: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
-        held = _further_state(o, (), (), slots).get("other", {})
-        return {**held, _HASH: None} if _HASH in held else held, None, {}
+    def parts(o: Any, _: Storable) -> Sequence[Any]:
+        fields = _further_state(o, (), (), slots).get("other", {})
+        return ({**fields, _HASH: None} if _HASH in fields else fields), None
 
-    return fields
+    return parts
 
 
 # attrs' attribute for the hash of an object, which is another one in each process.
@@ -427,19 +457,21 @@ def _slots_of(cls: type) -> list[str]:
     return [name for base in cls.__mro__ for name in vars(base) if _is_slot(vars(base)[name])]
 
 
-def _fields_of_named_tuple(cls: Any) -> Fields:
-    def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
-        held = dict(zip(cls._fields, o, strict=True))
-        return held, None, _storable(cls, _further_state(o, held, cls._fields), packer)
+def _parts_of_named_tuple(cls: Any) -> Parts:
+    def parts(o: Any, storable: Storable) -> Sequence[Any]:
+        fields = dict(zip(cls._fields, o, strict=True))
+        return _with_state(cls, fields, None, _further_state(o, fields, cls._fields), storable)
 
-    return fields
+    return parts
 
 
 # State that may be left out if it cannot be stored; the constructor then restores the object.
 _OPTIONAL = frozenset({"other", "private"})
 
 
-def _further_state(o: Any, held: Collection[str], known: Collection[str], slots: Iterable[str] = ()) -> dict[str, Any]:
+def _further_state(
+    o: Any, fields: Collection[str], known: Collection[str], slots: Iterable[str] = ()
+) -> dict[str, Any]:
     """The state of an object besides its fields: further attributes, and the names of fields without a value.
 
     Without what the class itself computes, such as a cached property: it is computed again.
@@ -448,22 +480,32 @@ def _further_state(o: Any, held: Collection[str], known: Collection[str], slots:
     state: dict[str, Any] = {}
     if others := {name: own[name] for name in own if name not in known and is_attribute(type(o), name)}:
         state["other"] = others
-    if absent := [name for name in known if name not in held]:
+    if absent := [name for name in known if name not in fields]:
         state["absent"] = absent
     return state
 
 
-def _storable(cls: type, state: dict[str, Any], packer: Packer, *, by_constructor: bool = False) -> dict[str, Any]:
-    """The storable state of an object.
+def _with_state(
+    cls: type,
+    fields: Mapping[str, Any],
+    given: Any,
+    state: dict[str, Any],
+    storable: Storable,
+    *,
+    by_constructor: bool = False,
+) -> Sequence[Any]:
+    """The parts of an object, with the storable state.
 
-    If something must be left out, it is only the mark that the constructor restores the object, and the arguments of a
-    generic model.
+    If something must be left out, the state is only the mark that the constructor restores the object, and the
+    arguments of a generic model.
     """
     for part in _OPTIONAL & state.keys():
-        stored = packer.storable(cls, state[part])
+        stored = storable(cls, state[part])
         by_constructor = by_constructor or len(stored) < len(state[part])
         state[part] = stored
-    return BY_CONSTRUCTOR | {key: state[key] for key in state if key == "args"} if by_constructor else state
+    if by_constructor:
+        state = BY_CONSTRUCTOR | {key: state[key] for key in state if key == "args"}
+    return (fields, given, state) if state else (fields, given)
 
 
 def is_attribute(cls: type, name: str) -> bool:
@@ -476,25 +518,9 @@ def _is_slot(found: Any) -> bool:
     return isinstance(found, MemberDescriptorType)
 
 
-def _given(names: Set[str], held: Mapping[str, Any]) -> list[str] | None:
-    """The names of the fields that were given, or None if all were.
-
-    Their order does not depend on the process, so equal objects have equal bytes.
-    """
-    found = [name for name in held if name in names]
-    if len(found) != len(names):
-        return found + sorted(names - held.keys())
-    return None if len(found) == len(held) else found
-
-
-def can_be_made(code: int, cls: type, payload: Any) -> bool:
-    """Whether a class creates its object again from the payload that LangGraph stores."""
-    from langgraph_checkpoint_custom.encoding.restored import make  # It imports this module through `objects`.
-
-    try:
-        return type(make(code, cls, payload)) is cls
-    except Exception:  # The class's own constructor may raise anything; the answer is no then.
-        return False
+def _given(names: Set[str], fields: Mapping[str, Any]) -> list[str] | None:
+    """The names of the fields that were given, or None if all were; sorted, so equal objects have equal bytes."""
+    return None if names == fields.keys() else sorted(names)
 
 
 def _is_bare(cls: type) -> bool:

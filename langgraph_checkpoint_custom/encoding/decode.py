@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from langgraph_checkpoint_custom.encoding.chunks import KnownValue
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.known import KnownBlobs, unmade
-from langgraph_checkpoint_custom.encoding.objects import pack, said_by
+from langgraph_checkpoint_custom.encoding.known import KnownBlobs, unpack_plain
+from langgraph_checkpoint_custom.encoding.objects import error_text, pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, forget_interruption, interruption
 from langgraph_checkpoint_custom.encoding.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
@@ -72,26 +72,18 @@ class Decoder:
         channel, version = row.name or "", row.key or ""
         self._versions[channel] = version
         location = location_of_blob(self._location[1], channel, version)
+        known: KnownValue | None
         if row.path is None:
-            if row.type is None or row.value is None:
-                raise self._without_bytes(channel, row.type)
-            try:
-                value, known = self._codec.loads_blob(row.type, row.value, location)
-            except Exception as error:
-                again = partial(self._codec.loads_blob, row.type, row.value, location)
-                self._fail(error, channel, row.type, row.value, again)
-            if known:
-                self._large[channel] = known
-            return value
-        names = row.path
-        own_row = self._stored(channel, row)
-        # A name can occur more than once: chunks with equal bytes share one.
-        chunks = [(name, self._stored(channel, find(channel, name))) for name in self._names(channel, names)]
-        try:
-            value, known = self._codec.loads_chunks(own_row, names, chunks, location)
-        except Exception as error:
-            self._fail(error, channel, *own_row, partial(self._codec.loads_chunks, own_row, names, chunks, location))
-        self._large[channel] = known
+            stored = self._stored(channel, row.type, row.value)
+            value, known = self._read(channel, stored, partial(self._codec.loads_blob, *stored, location))
+        else:
+            stored = self._chunk(channel, row)
+            # A name can occur more than once: chunks with equal bytes share one.
+            chunks = [(name, self._chunk(channel, find(channel, name))) for name in self._names(channel, row.path)]
+            read = partial(self._codec.loads_chunks, stored, row.path, chunks, location)
+            value, known = self._read(channel, stored, read)
+        if known:
+            self._large[channel] = known
         return value
 
     def _names(self, channel: str, names: str) -> list[str]:
@@ -108,8 +100,8 @@ class Decoder:
         """Decode a write of this checkpoint, or of another one in the namespace."""
         _, checkpoint_ns, own = self._location
         channel = row.name or ""
-        location = checkpoint_ns, checkpoint_id or own, row.key or "", row.idx or 0, channel
-        return self._value(channel, row.type, row.value, location_of_write, *location)
+        location = location_of_write(checkpoint_ns, checkpoint_id or own, row.key or "", row.idx or 0, channel)
+        return self._value(channel, row.type, row.value, location)
 
     def writes(self, rows: Sequence[TupleRow]) -> list[PendingWrite]:
         """Decode the pending writes of this checkpoint."""
@@ -125,26 +117,27 @@ class Decoder:
             raise interrupted from None
         return [(row.key or "", row.name or "", self.write(row)) for row in rows]
 
-    def _stored(self, channel: str, row: StoredBlob | None) -> Stored:
+    def _stored(self, channel: str, type_: str | None, data: bytes | None) -> Stored:
+        if type_ is None or data is None:
+            raise self.corrupt("a stored value is missing its bytes", channel, type_)
+        return Stored(type_, data)
+
+    def _chunk(self, channel: str, row: StoredBlob | None) -> Stored:
         if row is None or row.type is None or row.value is None:
             raise self.corrupt("a chunk of the stored value is missing", channel)
         return Stored(row.type, row.value)
 
-    def _value(
-        self, channel: str, type_: str | None, data: bytes | None, location: Callable[..., Location], *args: Any
-    ) -> Any:
+    def _value(self, channel: str, type_: str | None, data: bytes | None, location: Location) -> Any:
         """Decode bytes; if they are encrypted, they are bound to the location."""
-        if type_ is None or data is None:
-            raise self._without_bytes(channel, type_)
-        try:
-            if type_ == MSGPACK and (plain := self._codec.plain):  # True for nearly all.
-                return plain(data)
-            return self._codec.loads(type_, data, location(*args))
-        except Exception as error:  # A serializer may raise anything.
-            self._fail(error, channel, type_, data, partial(self._codec.loads, type_, data, location(*args)))
+        stored = self._stored(channel, type_, data)
+        return self._read(channel, stored, partial(self._codec.loads, *stored, location))
 
-    def _without_bytes(self, channel: str, type_: str | None) -> CorruptCheckpoint:
-        return self.corrupt("a stored value is missing its bytes", channel, type_)
+    def _read(self, channel: str, stored: Stored, read: Callable[[], Any]) -> Any:
+        """Return what `read` makes of stored bytes, or raise an error that names the channel."""
+        try:
+            return read()
+        except Exception as error:  # A serializer may raise anything.
+            self._fail(error, channel, *stored, read)
 
     def _fail(self, error: Exception, channel: str, type_: str, data: bytes, again: Callable[[], object]) -> NoReturn:
         """Raise the error for a stored value that could not be read.
@@ -166,7 +159,7 @@ class Decoder:
         ours = isinstance(error, UnreadableValue)
         said = f"a stored value cannot be read: {error}"
         if not ours:
-            said = f"a stored value cannot be read ({said_by(error)}); use the serde that wrote it"
+            said = f"a stored value cannot be read ({error_text(error)}); use the serde that wrote it"
         corrupt = self.corrupt(said, channel, type_)
         if ours or self._codec.packs or isinstance(error, ValidationError):  # The last one quotes values.
             raise corrupt from error
@@ -176,46 +169,35 @@ class Decoder:
 
     def document(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """Decode the checkpoint document with its inline values."""
-        if type_ is None or data is None:
-            raise self._without_bytes("checkpoint", type_)
-        try:
-            if type_ == MSGPACK and (plain := self._codec.plain):  # True for nearly all.
-                document = plain(data)
-            else:
-                document = self._codec.loads_unsealed(*self._unsealed(type_, data))
-        except Exception as error:  # A serializer may raise anything.
-            again = partial(self._codec.loads, type_, data, location_of_checkpoint(*self._location[1:]))
-            self._fail(*self._culprit(error, type_, data), again)
-        if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
-            raise self._misshapen(document, type_)
-        return document
-
-    def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
-        """Decode the checkpoint document without creating the objects of its inline values; `made` creates them."""
-        if type_ is None or data is None:
-            raise self._without_bytes("checkpoint", type_)
+        stored = self._stored("checkpoint", type_, data)
 
         def read() -> Any:
-            own, stored = self._unsealed(type_, data)
-            return unmade(stored) if own == MSGPACK and self._codec.packs else self._codec.loads_unsealed(own, stored)
+            return self._codec.loads(*stored, location_of_checkpoint(*self._location[1:]))
 
         try:
             document = read()
         except Exception as error:  # A serializer may raise anything.
-            self._fail(error, "checkpoint", type_, data, read)
-        if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
-            raise self._misshapen(document, type_)
-        return document
+            self._fail(*self._culprit(error, *stored), read)
+        return self._whole(document, stored.type)
 
-    def made(self, channel: str, value: Any) -> Any:
+    def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
+        """Decode the checkpoint document without creating the objects of its inline values; `create` creates them."""
+        stored = self._stored("checkpoint", type_, data)
+
+        def read() -> Any:
+            own, plain = self._unsealed(*stored)
+            return (
+                unpack_plain(plain) if own == MSGPACK and self._codec.packs else self._codec.loads_unsealed(own, plain)
+            )
+
+        return self._whole(self._read("checkpoint", stored, read), stored.type)
+
+    def create(self, channel: str, value: Any) -> Any:
         """Create the value of a channel from what `outline` returned for it."""
         if not self._codec.packs:
             return value
-        stored = pack(value)
-        try:
-            return self._codec.unpack(stored)
-        except Exception as error:  # A serializer may raise anything.
-            self._fail(error, channel, MSGPACK, stored, partial(self._codec.unpack, stored))
+        stored = Stored(MSGPACK, pack(value))
+        return self._read(channel, stored, partial(self._codec.unpack, stored.value))
 
     def _unsealed(self, type_: str, data: bytes) -> tuple[str, bytes]:
         """The serializer's own type and bytes of the document."""
@@ -224,7 +206,7 @@ class Decoder:
     def _culprit(self, error: Exception, type_: str, data: bytes) -> tuple[Exception, str, str, bytes]:
         """Find the inline value that cannot be read; if all can, it is the document itself."""
         with suppress(Exception):  # The document itself cannot be read.
-            for channel, value in unmade(self._unsealed(type_, data)[1])["channel_values"].items():
+            for channel, value in unpack_plain(self._unsealed(type_, data)[1])["channel_values"].items():
                 stored = pack(value)
                 try:
                     self._codec.unpack(stored)
@@ -232,20 +214,22 @@ class Decoder:
                     return reason, channel, MSGPACK, stored
         return error, "checkpoint", type_, data
 
-    def _misshapen(self, document: Any, type_: str) -> CorruptCheckpoint:
+    def _whole(self, document: Any, type_: str) -> dict[str, Any]:
         if not isinstance(document, dict):
             kind = type(document).__name__
-            return self.corrupt(f"the stored checkpoint is a {kind}, not a dict", "checkpoint", type_)
-        return self.corrupt("the stored checkpoint has no channel_values", "checkpoint", type_)
+            raise self.corrupt(f"the stored checkpoint is a {kind}, not a dict", "checkpoint", type_)
+        if not isinstance(document.get("channel_values"), dict):
+            raise self.corrupt("the stored checkpoint has no channel_values", "checkpoint", type_)
+        return document
 
     def metadata(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """Decode the metadata; its `thread_id` key, if any, names the thread that it is read from."""
-        metadata = self._value("metadata", type_, data, location_of_metadata, *self._location[1:])
+        metadata = self._value("metadata", type_, data, location_of_metadata(*self._location[1:]))
         if not isinstance(metadata, dict):
             raise self.corrupt(f"the stored metadata is a {type(metadata).__name__}, not a dict", "metadata", type_)
         if "thread_id" in metadata:
-            held = metadata["thread_id"]
-            metadata["thread_id"] = self._location[0] if held is None else held[0]
+            stored = metadata["thread_id"]
+            metadata["thread_id"] = self._location[0] if stored is None else stored[0]
         return metadata
 
     def corrupt(self, reason: str, channel: str, type_: str | None = None) -> CorruptCheckpoint:

@@ -44,7 +44,7 @@ class Extension:
     data: bytes
 
 
-def held(_: str, __: str, stored: Any, method: Any = None, state: Any = None) -> Any:
+def stored_data(_: str, __: str, stored: Any, method: Any = None, state: Any = None) -> Any:
     """Return the stored data of an object from the content of its extension, without creating the object."""
     if isinstance(stored, dict) and isinstance(state, dict):
         return {**stored, **state.get("other", {}), **state.get("extra", {}), **state.get("private", {})}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 
 from langgraph_checkpoint_custom.encoding.extensions import SINGLE, Extension
-from langgraph_checkpoint_custom.encoding.known import unmade
+from langgraph_checkpoint_custom.encoding.known import unpack_plain
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
@@ -79,7 +79,7 @@ def _is_same(codec: Values, stored: Any, now: Stored | None) -> bool:
 
 def _in_order(stored: Stored) -> Stored:
     """Return the same bytes with the elements of each set in one order."""
-    return Stored(MSGPACK, pack(_sorted(unmade(stored.value)))) if stored.type == MSGPACK else stored
+    return Stored(MSGPACK, pack(_sorted(unpack_plain(stored.value)))) if stored.type == MSGPACK else stored
 
 
 def _sorted(value: Any) -> Any:
@@ -88,7 +88,7 @@ def _sorted(value: Any) -> Any:
     if type(value) is dict:
         return {key: _sorted(each) for key, each in value.items()}
     if type(value) is Extension:
-        content = _sorted(unmade(value.data))
+        content = _sorted(unpack_plain(value.data))
         if value.code == SINGLE and content[:2] in (["builtins", "set"], ["builtins", "frozenset"]):
             content[2].sort(key=pack)
         return Extension(value.code, pack(content))

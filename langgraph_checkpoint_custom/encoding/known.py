@@ -9,19 +9,21 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import ormsgpack
+from langchain_core.messages import BaseMessage
 
 from langgraph_checkpoint_custom.encoding.chunks import KnownValue
 from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.encoding.objects import is_unicode
-from langgraph_checkpoint_custom.encoding.restored_messages import MODELS
 
 # The largest text or bytes that are part of the document with any serializer, in characters or bytes.
 INLINE_BYTES = 256
 # Bytes of the version of a channel, with its place in a dict.
 NAME = 200
+# Bytes of the names of a message's class and fields, at least.
+NAME_OF_MESSAGE = 50
 
 
-def unmade(data: bytes) -> Any:
+def unpack_plain(data: bytes) -> Any:
     """Decode msgpack without creating objects; packing the result gives the same bytes."""
     return ormsgpack.unpackb(data, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
 
@@ -56,8 +58,9 @@ def exceeds(values: Collection[Any], limit: int) -> bool:
         elif kind is dict:
             left -= len(value)
             todo += value.values()
-        elif kind in MODELS:
-            todo += value.__dict__.values()
+        elif isinstance(value, BaseMessage):
+            left -= NAME_OF_MESSAGE
+            todo.append(value.content)
     return left < 0
 
 

@@ -15,17 +15,16 @@ bytearrays become what LangGraph makes of them, text and bytes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import ormsgpack
 import pydantic
 
-from langgraph_checkpoint_custom.encoding.classes import BY_CONSTRUCTOR, PLAIN, Kind, can_be_made, kind_of, no_form_of
+from langgraph_checkpoint_custom.encoding.classes import BY_CONSTRUCTOR, PLAIN, Kind, kind_of, no_form_of
 from langgraph_checkpoint_custom.encoding.extensions import (
     DELTA,
     NUMPY,
@@ -40,6 +39,7 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     UnstorableValue,
 )
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot, extension_of
+from langgraph_checkpoint_custom.encoding.restored import make
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
@@ -70,7 +70,10 @@ class Packer:
     def __init__(self, *, exact: bool, secrets: bool) -> None:
         self._exact = exact
         self._secrets = secrets
-        self.pack_at_once: Callable[[Any], bytes] = partial(ormsgpack.packb, default=self._object, option=_OUTSIDE)
+        # Bound once: a value may have thousands of objects.
+        self._default = self._object
+        self._storable = self.storable
+        self.pack_at_once: Callable[[Any], bytes] = partial(ormsgpack.packb, default=self._default, option=_OUTSIDE)
         """Encodes a value in msgpack; if it fails, `pack` may still be able to."""
 
     def pack(self, obj: Any) -> bytes:
@@ -89,14 +92,11 @@ class Packer:
             if cls is tuple:
                 return ormsgpack.Ext(SINGLE, TUPLE + self._inside(cls, list(obj)))
             kind = _KINDS.get(cls)
-            if kind is None or kind.fields is None:
-                return self._extension(obj, cls, kind)
-            fields, given, state = kind.fields(obj, self)
-            content = (
-                [kind.module, kind.name, fields, given, state] if state else [kind.module, kind.name, fields, given]
-            )
+            if kind is None:
+                return self._other(obj, cls)
+            parts = kind.parts(obj, self._storable)
             try:
-                return ormsgpack.Ext(kind.code, self._inside(cls, content))
+                return ormsgpack.Ext(kind.code, self._inside(cls, [kind.module, kind.name, *parts]))
             except ormsgpack.MsgpackEncodeError as error:
                 problem = cause_of(error)
                 if kind.code not in (PYDANTIC_1, PYDANTIC_2) or _IN_DUMP.get():
@@ -104,99 +104,99 @@ class Packer:
                 final = UnstorableValue if self._exact else SecretInClear
                 if isinstance(problem, final) or str(problem) == _TOO_DEEP:
                     raise
-            # The model's own dump may replace the field by something that can be stored. If not, packing the dump
-            # raises for the same field. Models inside the dump are not dumped again: they may hold as much as this one,
-            # and so on.
-            by_constructor = BY_CONSTRUCTOR | {key: state[key] for key in state if key == "args"}
-            before = _IN_DUMP.set(True)
-            try:
-                content = [kind.module, kind.name, kind.payload(obj), None, by_constructor]
-                stored = ormsgpack.Ext(kind.code, self._inside(cls, content))
-            finally:
-                _IN_DUMP.reset(before)
-            self.inexact(cls, f"a field cannot be stored as it is ({problem})")
-            return stored
+            return self._dump(obj, kind, parts, problem)
         except Exception as error:
             if not str(error).startswith(_DROPPED):
                 kind_of_error = type(error) if isinstance(error, UnstorableValue) else TypeError
-                _FAILURE.set((kind_of_error, said_by(error)))
+                _FAILURE.set((kind_of_error, error_text(error)))
             raise
 
-    def _extension(self, obj: Any, cls: type, kind: Kind | None) -> Any:
-        """Encode an object without stored fields, or one of a class that was not seen before."""
-        if kind is None:
-            if cls is Extension:
-                return ormsgpack.Ext(obj.code, obj.data)
-            if cls is _BuiltinExtension:
-                return ormsgpack.Ext(obj.code, self._inside(cls, ["builtins", obj.name, obj.payload]))
-            if cls is _View:
-                self.inexact(memoryview, "only its bytes")
-                return bytes(obj.data)
-            if cls is DeltaSnapshot:  # It holds the value of a channel, which is not inside an object.
-                return ormsgpack.Ext(DELTA, self.pack(obj.value))
-            kind = kind_of(obj, cls)
-            if kind is None:  # An exception, a type that only a newer langgraph-checkpoint knows, or an unknown type.
-                with suppress(TypeError):
-                    return extension_of(obj)
-                raise UnstorableValue(no_form_of(obj))
-            if kind.secret and not self._secrets and not is_empty(obj):
-                raise secret_in_clear(cls)
-            if kind.lost:
-                self.inexact(cls, kind.lost)
-                return kind.payload(obj)
-            _KINDS[cls] = kind
-            if kind.fields is not None:
-                return self._object(obj)
-        content = kind.payload(obj)
+    def _dump(self, obj: Any, kind: Kind, parts: Sequence[Any], problem: TypeError) -> Any:
+        """Encode the model's own dump, which may replace a field that cannot be stored.
+
+        If it does not, packing the dump raises for the same field. Models inside the dump are not dumped again: they
+        may hold as much as this one, and so on.
+        """
+        state = BY_CONSTRUCTOR | {key: each for key, each in dict(*parts[2:]).items() if key == "args"}
+        before = _IN_DUMP.set(True)
+        try:
+            data = self._inside(type(obj), [kind.module, kind.name, kind.payload(obj), None, state])
+        finally:
+            _IN_DUMP.reset(before)
+        self._report_loss(type(obj), f"a field cannot be stored as it is ({problem})")
+        return ormsgpack.Ext(kind.code, data)
+
+    def _other(self, obj: Any, cls: type) -> Any:
+        """Encode an object of a class that was not seen before, or that is not stored as an extension of its parts."""
+        if cls is Extension:
+            return ormsgpack.Ext(obj.code, obj.data)
+        if cls is _BuiltinExtension:
+            return ormsgpack.Ext(obj.code, self._inside(cls, ["builtins", obj.name, obj.payload]))
+        if cls is _View:
+            self._report_loss(memoryview, "only its bytes")
+            return bytes(obj.data)
+        if cls is DeltaSnapshot:  # It holds the value of a channel, which is not inside an object.
+            return ormsgpack.Ext(DELTA, self.pack(obj.value))
+        kind = _OTHER_KINDS.get(cls) or kind_of(obj, cls)
+        if kind is None:  # An exception, a type that only a newer langgraph-checkpoint knows, or an unknown type.
+            with suppress(TypeError):
+                return extension_of(obj)
+            raise UnstorableValue(no_form_of(obj))
+        if kind.secret and not self._secrets and not is_empty(obj):
+            raise secret_in_clear(cls)
+        if kind.lost:
+            self._report_loss(cls, kind.lost)
+            return kind.payload(obj)
+        _remember(cls, kind)
+        if kind.is_direct:
+            return self._object(obj)
+        payload, *more = kind.parts(obj, self._storable)
         if kind.code == PLAIN:
-            return content
+            return payload
         if kind.code == NUMPY:
-            return ormsgpack.Ext(NUMPY, self._inside(cls, content))
-        if kind.checked:
-            if kind.secret and not self._secrets and not is_empty(obj):
-                raise secret_in_clear(cls)
-            if not can_be_made(kind.code, cls, content):
-                self.inexact(cls, "its constructor cannot rebuild it from what LangGraph stores")
-                return content
-        tail = kind.tail(obj, self) if kind.tail else ()
-        return ormsgpack.Ext(kind.code, self._inside(cls, [kind.module, kind.name, content, *tail]))
+            return ormsgpack.Ext(NUMPY, self._inside(cls, payload))
+        if not _can_be_made(kind.code, cls, payload):
+            self._report_loss(cls, "its constructor cannot rebuild it from what LangGraph stores")
+            return payload
+        return ormsgpack.Ext(kind.code, self._inside(cls, [kind.module, kind.name, payload, *more]))
 
     def _inside(self, cls: type, content: list[Any]) -> bytes:
-        """Pack the content of an extension.
+        """Pack the content of an extension, and convert it before if msgpack cannot represent it.
 
-        `_NEED_EXTENSIONS` collects the classes whose content msgpack cannot represent; it is converted before packing.
+        For the classes in `_CONVERTED`, that is known. Otherwise what is inside would be packed twice, and what is
+        inside of that four times.
         """
-        if cls in _NEED_EXTENSIONS:
+        if cls in _CONVERTED:
             converted, _ = _with_extensions(content)
         else:
             try:
-                data = ormsgpack.packb(content, default=self._object, option=_INSIDE)
+                data = ormsgpack.packb(content, default=self._default, option=_INSIDE)
             except ormsgpack.MsgpackEncodeError:
                 converted, other = _with_extensions(content)
                 if not other:
                     raise
             else:  # ormsgpack packs a bytearray or memoryview as bytes.
-                if not (may_have_bytes(data) and _has_buffer(content)):
+                if not (_may_have_bytes(data) and _has_buffer(content)):
                     return data
                 converted, _ = _with_extensions(content)
             if cls is not tuple:  # What is in one says nothing of the next one.
-                _NEED_EXTENSIONS.add(cls)
-        return ormsgpack.packb(converted, default=self._object, option=_INSIDE | ormsgpack.OPT_NON_STR_KEYS)
+                _CONVERTED.add(cls)
+        return ormsgpack.packb(converted, default=self._default, option=_OUTSIDE)
 
-    def storable(self, cls: type, held: Mapping[str, Any]) -> dict[str, Any]:
+    def storable(self, cls: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the attributes of an object that can be stored; it can be restored without the others."""
         found = {}
-        for name, value in held.items():
+        for name, value in attributes.items():
             try:
                 stored = self._inside(cls, [value])
             except ormsgpack.MsgpackEncodeError as error:
-                self.inexact(cls, f"its {name!r} cannot be stored ({cause_of(error)})")
+                self._report_loss(cls, f"its {name!r} cannot be stored ({cause_of(error)})")
                 continue
             # As packed extensions, so that the objects inside are not tried again: they may have such attributes, too.
             (found[name],) = ormsgpack.unpackb(stored, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
         return found
 
-    def inexact(self, cls: type, lost: str) -> None:
+    def _report_loss(self, cls: type, lost: str) -> None:
         """Raise, or log once for each class, because objects of this class would lose something."""
         full_name = (cls.__module__, cls.__qualname__)
         if self._exact:
@@ -211,14 +211,33 @@ class Packer:
             )
 
 
+# How the objects of the classes that were seen are stored: as the extension of their parts, or in another way.
+_KINDS: dict[type, Kind] = {}
+_OTHER_KINDS: dict[type, Kind] = {}
+_CONVERTED: set[type] = set()
+_MOST_KINDS = 1000  # A program may create classes without end.
+
+
+def _remember(cls: type, kind: Kind) -> None:
+    kinds = _KINDS if kind.is_direct else _OTHER_KINDS
+    if len(kinds) >= _MOST_KINDS:
+        kinds.clear()
+    kinds[cls] = kind
+
+
 def forget(cls: type) -> None:
     """Find out again how the objects of a class are stored."""
     _KINDS.pop(cls, None)
+    _OTHER_KINDS.pop(cls, None)
 
 
-# How the classes that were seen are stored.
-_KINDS: WeakKeyDictionary[type, Kind] = WeakKeyDictionary()
-_NEED_EXTENSIONS: set[type] = set()
+def _can_be_made(code: int, cls: type, payload: Any) -> bool:
+    """Whether a class creates its object again from the payload that LangGraph stores."""
+    try:
+        return type(make(code, cls, payload)) is cls
+    except Exception:  # The class's own constructor may raise anything; the answer is no then.
+        return False
+
 
 pack = Packer(exact=True, secrets=True).pack
 """Encodes a value to compare it with what is stored, not to store it."""
@@ -235,7 +254,7 @@ _FAILURE: ContextVar[tuple[type[TypeError], str]] = ContextVar("failure", defaul
 
 def cause_of(error: TypeError) -> TypeError:
     """Return why ormsgpack has just raised an error, without the values that may be in its text."""
-    kind, said = _FAILURE.get() if str(error).startswith(_DROPPED) else (TypeError, said_by(error))
+    kind, said = _FAILURE.get() if str(error).startswith(_DROPPED) else (TypeError, error_text(error))
     return kind(said)
 
 
@@ -252,7 +271,7 @@ def secret_in_clear(cls: type) -> SecretInClear:
     )
 
 
-def said_by(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return a text of an error that shows no values: those of pydantic and of other classes may quote them."""
     if isinstance(error, pydantic.ValidationError):
         wrong = {f"{'.'.join(map(str, each['loc'][:1]))}: {each['type']}" for each in error.errors(include_input=False)}
@@ -310,18 +329,18 @@ def _with_extensions(value: Any) -> tuple[Any, bool]:
     if kind is not dict:
         return value, False
     pairs = [(*_with_extensions(key), *_with_extensions(each)) for key, each in value.items()]
-    if all(type(key) is str or (type(key) in _KEYS and not is_large(key)) for key, *_ in pairs):
+    if all(type(key) is str or (type(key) in _KEYS and not _is_large(key)) for key, *_ in pairs):
         other = any(other or type(key) is not str for key, _, _, other in pairs)
         return {key: each for key, _, each, _ in pairs}, other
     return _BuiltinExtension(SINGLE, "dict", [[key, each] for key, _, each, _ in pairs]), True
 
 
-def is_large(number: Any) -> bool:
+def _is_large(number: Any) -> bool:
     """Whether something is an int of more than 64 bits."""
     return type(number) is int and not -(2**63) <= number < 2**64
 
 
-def may_have_bytes(data: bytes) -> bool:
+def _may_have_bytes(data: bytes) -> bool:
     """Whether a value in msgpack may contain bytes: they start with one of these codes, which text may contain too."""
     return 0xC4 in data or 0xC5 in data or 0xC6 in data
 

@@ -14,9 +14,10 @@ import importlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from enum import Enum
-from typing import Any
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from uuid import SafeUUID
 from weakref import WeakKeyDictionary
 
@@ -31,9 +32,9 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     PYDANTIC_2,
     UnreadableValue,
 )
-from langgraph_checkpoint_custom.encoding.objects import pack
 
 _set = object.__setattr__
+NO_STATE: Mapping[str, Any] = MappingProxyType({})
 
 
 def find(module: str, name: str) -> Any:
@@ -83,28 +84,34 @@ def make(code: int, target: Any, stored: Any, method: Any = "", state: Any = Non
         if not exact:
             return _pydantic(target, stored)
         if state is None or "anew" not in state:
-            restored = _restored_model if code == PYDANTIC_2 else _restored_old_model
-            return restored(target, stored, method, state or {})
+            of_fields = restored_model if code == PYDANTIC_2 else _restored_old_model
+            return of_fields(target, stored, method, state or NO_STATE)
         try:
             return _pydantic(target, stored)
         except Exception:  # As LangGraph does: an object with a field that its constructor rejects is better than none.
             return getattr(target, "model_construct" if code == PYDANTIC_2 else "construct")(**stored)
     if code == KEYWORDS:
         if exact and (state is None or "anew" not in state):
-            return _restored(target, stored, state or {})
+            return _with_fields(target, stored, state or NO_STATE)
         return _dataclass(target, stored) if dataclasses.is_dataclass(target) else target(**stored)
     if code == POSITIONAL:
         return _positional(target, stored)
     if code == METHOD:
-        made = getattr(target, method)(stored)
-        return made.replace(**{name: state[name] for name in ("tzinfo", "fold") if name in state}) if state else made
+        restored = getattr(target, method)(stored)
+        return (
+            restored.replace(**{name: state[name] for name in ("tzinfo", "fold") if name in state})
+            if state
+            else restored
+        )
     if target is defaultdict:
         factory = state["factory"]
         return defaultdict(FACTORIES[factory] if type(factory) is str else factory, stored)
+    if state and "member" in state:
+        return _member(target, stored, state["member"])
     if state and "is_safe" in state:
-        made = target(stored)
-        _set(made, "is_safe", SafeUUID(state["is_safe"]))
-        return made
+        restored = target(stored)
+        _set(restored, "is_safe", SafeUUID(state["is_safe"]))
+        return restored
     return target(stored, maxlen=state["maxlen"]) if state else _single(target, stored)
 
 
@@ -127,15 +134,15 @@ def _complete(
     return {name: stored[name] if name in stored else added[name] for name in known if name in stored or name in added}
 
 
-def _with_others(made: Any, state: Mapping[str, Any]) -> Any:
+def _with_others(restored: Any, state: Mapping[str, Any]) -> Any:
     for name, value in state.get("other", {}).items():
-        if not is_attribute(type(made), name):
-            raise changed(type(made), f"its {name} is not an attribute that can be stored")
-        _set(made, name, value)
-    return made
+        if not is_attribute(type(restored), name):
+            raise changed(type(restored), f"its {name} is not an attribute that can be stored")
+        _set(restored, name, value)
+    return restored
 
 
-def _restored(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
+def _with_fields(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
     if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
         defaults = getattr(target, "_field_defaults", {})
         names = dict.fromkeys(target._fields)
@@ -150,19 +157,19 @@ def _restored(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
     known = {field.name: field for field in dataclasses.fields(target)}
     if stored.keys() != known.keys():
         stored = _complete(target, stored, state, known, _default_of_field)
-    made = object.__new__(target)
+    restored = object.__new__(target)
     for name, value in stored.items():
-        _set(made, name, value)
-    return _with_others(made, state) if state else made
+        _set(restored, name, value)
+    return _with_others(restored, state) if state else restored
 
 
 def _restored_struct(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
     """Create a `Struct` of msgspec, which only its constructor can, and give it the stored fields."""
-    made = target(**stored)
+    restored = target(**stored)
     for name, value in stored.items():
-        if getattr(made, name) is not value:  # Its `__post_init__` has changed it.
-            sys.modules["msgspec"].structs.force_setattr(made, name, value)
-    return _with_others(made, state)
+        if getattr(restored, name) is not value:  # Its `__post_init__` has changed it.
+            sys.modules["msgspec"].structs.force_setattr(restored, name, value)
+    return _with_others(restored, state)
 
 
 def _default_of_field(_: str, field: dataclasses.Field[Any]) -> Any:
@@ -171,25 +178,41 @@ def _default_of_field(_: str, field: dataclasses.Field[Any]) -> Any:
     return _NONE if field.default is dataclasses.MISSING else field.default
 
 
-def _restored_model(cls: Any, stored: Any, given: Any, state: Mapping[str, Any]) -> Any:
+class _Model(NamedTuple):
+    """What the objects of a pydantic model consist of."""
+
+    names: tuple[str, ...]
+    has_extra: bool
+    has_private: bool
+    is_root: bool
+
+
+@lru_cache(maxsize=1000)
+def _model(cls: Any) -> _Model:
     if not (isinstance(cls, type) and issubclass(cls, pydantic.BaseModel)):
         raise changed(cls, "it is not a pydantic model")
+    has_extra = cls.model_config.get("extra") == "allow"
+    return _Model(tuple(cls.model_fields), has_extra, bool(cls.__private_attributes__), cls.__pydantic_root_model__)
+
+
+def restored_model(cls: Any, stored: Any, given: Any, state: Mapping[str, Any] = NO_STATE) -> Any:
+    """Restore an object of a pydantic model from its fields, the names of those that were given, and further state."""
+    names, has_extra, has_private, is_root = _model(cls)
     given = set(stored if given is None else given)
-    if stored.keys() != cls.model_fields.keys():
+    if tuple(stored) != names and stored.keys() != cls.model_fields.keys():
         stored = _complete(cls, stored, state, cls.model_fields, _default_of_model_field)
-    extra = state.get("extra")
-    if extra is None and cls.model_config.get("extra") == "allow":
+    extra, private = (state.get("extra"), state.get("private")) if state else (None, None)
+    if extra is None and has_extra:
         extra = {}
-    private = state.get("private")
-    if cls.__private_attributes__:
+    if has_private:
         private = _default_private(cls) | (private or {})
-    made = object.__new__(cls)
-    _set(made, "__dict__", stored)
-    _set(made, "__pydantic_fields_set__", given)
-    if not cls.__pydantic_root_model__ or private is not None:  # A root model has neither, and no slot for them.
-        _set(made, "__pydantic_extra__", extra)
-        _set(made, "__pydantic_private__", private)
-    return _with_others(made, state) if "other" in state else made
+    restored = object.__new__(cls)
+    _set(restored, "__dict__", stored)
+    _set(restored, "__pydantic_fields_set__", given)
+    if not is_root or private is not None:  # A root model has neither, and no slot for them.
+        _set(restored, "__pydantic_extra__", extra)
+        _set(restored, "__pydantic_private__", private)
+    return _with_others(restored, state) if "other" in state else restored
 
 
 def _default_of_model_field(_: str, field: Any) -> Any:
@@ -201,12 +224,12 @@ def _restored_old_model(cls: Any, stored: Any, given: Any, state: Mapping[str, A
     if not (isinstance(cls, type) and issubclass(cls, old)):
         raise changed(cls, "it is not a pydantic 1 model")
     known: Any = cls.__fields__  # type: ignore[attr-defined]
-    made: Any = object.__new__(cls)
-    _set(made, "__dict__", _complete(cls, stored, state, known, _default_of_old_model_field))
-    _set(made, "__fields_set__", set(stored if given is None else given))
+    restored: Any = object.__new__(cls)
+    _set(restored, "__dict__", _complete(cls, stored, state, known, _default_of_old_model_field))
+    _set(restored, "__fields_set__", set(stored if given is None else given))
     for name, value in (_default_private(cls) | state.get("private", {})).items():
-        _set(made, name, value)
-    return _with_others(made, state)
+        _set(restored, name, value)
+    return _with_others(restored, state)
 
 
 def _default_of_old_model_field(_: str, field: Any) -> Any:
@@ -233,16 +256,16 @@ def _single(target: Any, stored: Any) -> Any:
         return target(map(_hashable, stored))
     if target is bytearray and type(stored) is not bytes:
         raise changed(target, "it can only be created from bytes")
-    if not (isinstance(target, type) and issubclass(target, Enum)):
-        return target(stored)
+    return target(_hashable(stored) if isinstance(target, type) and issubclass(target, Enum) else stored)
+
+
+def _member(target: Any, stored: Any, name: str) -> Any:
+    """A member of an enum by its value, as LangGraph finds it, or else by its name: NaN, for example, is not found."""
     try:
-        return target(_hashable(stored))
+        return _single(target, stored)
     except ValueError:
-        data = pack(stored)
-        for member in target:  # NaN is not equal to itself, and some values come back as another type.
-            with suppress(TypeError):
-                if pack(member.value) == data:
-                    return member
+        if name in target.__members__:
+            return target[name]
         raise
 
 
@@ -258,15 +281,15 @@ def _dataclass(cls: Any, stored: Mapping[str, Any]) -> Any:
     if missing := stored.keys() - fields:
         raise changed(cls, f"it has no field {', '.join(sorted(missing))}")
     try:
-        made = cls(**{name: value for name, value in stored.items() if fields[name].init})
+        restored = cls(**{name: value for name, value in stored.items() if fields[name].init})
     except TypeError:
         if fields.keys() != stored.keys():
             raise
-        made = object.__new__(cls)  # Its `__init__` needs more than the fields.
+        restored = object.__new__(cls)  # Its `__init__` needs more than the fields.
     for name, value in stored.items():
-        if getattr(made, name, dataclasses.MISSING) is not value:
-            object.__setattr__(made, name, value)
-    return made
+        if getattr(restored, name, dataclasses.MISSING) is not value:
+            object.__setattr__(restored, name, value)
+    return restored
 
 
 _BY_NAME = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from langgraph_checkpoint_custom.encoding.extensions import UnstorableValue
 from langgraph_checkpoint_custom.encoding.known import KnownBlobs
-from langgraph_checkpoint_custom.encoding.objects import said_by
+from langgraph_checkpoint_custom.encoding.objects import error_text
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Stored, Values
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Offload
@@ -221,7 +221,7 @@ def fail(location: Location, error: Exception) -> NoReturn:
     # Errors of msgpack, and of pydantic, whose text quotes the value.
     if type(error) in (TypeError, RecursionError) or isinstance(error, ValidationError):
         raise CheckpointEncodeError(
-            f"{thing} cannot be serialised ({said_by(error)}); nothing was stored. Make the value "
+            f"{thing} cannot be serialised ({error_text(error)}); nothing was stored. Make the value "
             "serialisable or pass a serde that knows it"
         ) from error
     if hasattr(error, "add_note"):  # Since Python 3.11.

@@ -30,24 +30,11 @@ from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
-from langgraph_checkpoint_custom.encoding.chunks import (
-    Chunk,
-    Cut,
-    KnownValue,
-    cut,
-    is_large,
-    join,
-)
+from langgraph_checkpoint_custom.encoding.allowlist import cipher_and_inner
+from langgraph_checkpoint_custom.encoding.chunks import Chunk, Cut, KnownValue, cut, is_large, join
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.objects import pack
-from langgraph_checkpoint_custom.encoding.serde import (
-    MSGPACK,
-    ExactSerializer,
-    OnInexact,
-    OnLoad,
-    cipher_and_inner,
-    exact_serializer,
-)
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer, OnInexact, OnLoad, exact_serializer
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import Location
 
@@ -230,6 +217,8 @@ class Values:
             UnreadableValue: The bytes cannot be unsealed, or the value cannot be restored. Errors of the serializer
                 pass through.
         """
+        if type_ == MSGPACK and self._reads_plain:  # True for nearly all.
+            return self._serde.loads_typed((type_, data))
         return self._serde.loads_typed(self.unsealed(type_, data, location))
 
     def loads_unsealed(self, type_: str, data: bytes) -> Any:

@@ -222,5 +222,5 @@ def _seeds(
                 document = document or decoder.outline(id_range.type, id_range.value)
                 if channel not in document["channel_values"]:
                     raise decoder.corrupt("the stored value is missing", channel)
-                seeds[channel] = decoder.made(channel, document["channel_values"][channel])
+                seeds[channel] = decoder.create(channel, document["channel_values"][channel])
     return seeds

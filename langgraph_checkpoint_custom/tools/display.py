@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     REFERENCE,
     SINGLE,
     Extension,
-    held,
+    stored_data,
 )
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS
@@ -74,7 +74,7 @@ def object_of(extension: Extension) -> Object | None:
         if SINGLE <= code <= PYDANTIC_2:
             module, name, _, *method = content
             if isinstance(module, str) and isinstance(name, str):
-                return Object(module, name, code, held(*content), str(method[0]) if method else "")
+                return Object(module, name, code, stored_data(*content), str(method[0]) if method else "")
     except (ValueError, TypeError):
         pass
     return None

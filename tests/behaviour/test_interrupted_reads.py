@@ -18,13 +18,12 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pydantic import BaseModel
 
 from langgraph_checkpoint_custom import CheckpointError
-from langgraph_checkpoint_custom.encoding import chunks, decode, known, objects, restored, serde, values
-from langgraph_checkpoint_custom.encoding import restored_messages as messages
+from langgraph_checkpoint_custom.encoding import allowlist, chunks, decode, known, objects, restored, serde, values
 from tests.behaviour.helpers import LONG, config, metadata, put
 from tests.stores import Client, Store
 
 DECODING = {
-    module.__file__ for module in (chunks, decode, encrypted, known, messages, objects, restored, serde, values)
+    module.__file__ for module in (allowlist, chunks, decode, encrypted, known, objects, restored, serde, values)
 }
 
 

@@ -27,8 +27,9 @@ from pydantic_core import MultiHostUrl, Url
 
 from langgraph_checkpoint_custom import ConfigError, register_codec
 from langgraph_checkpoint_custom.encoding import leaves, objects
+from langgraph_checkpoint_custom.encoding.allowlist import strict_serde
 from langgraph_checkpoint_custom.encoding.extensions import SecretInClear, UnreadableValue, UnstorableValue
-from langgraph_checkpoint_custom.encoding.serde import ExactSerializer, exact_serializer, strict_serde
+from langgraph_checkpoint_custom.encoding.serde import ExactSerializer, exact_serializer
 from tests.exactly import same
 
 LANGGRAPH = JsonPlusSerializer()

@@ -20,15 +20,15 @@ class Calling(dict[str, Any]):
 
     def values(self) -> Any:
         self["found"] = self["recent"].of(KEY, None)
-        self["recent"].note(KEY, None, NO_BLOBS)
+        self["recent"].remember(KEY, None, NO_BLOBS)
         return ()
 
 
 def test_a_signal_handler_may_use_the_cache_while_its_os_thread_uses_it() -> None:
     recent = Recent(LIMIT)
-    recent.note(KEY, None, NO_BLOBS)
+    recent.remember(KEY, None, NO_BLOBS)
     large = Calling(recent=recent)
-    recent.note(NEXT, None, KnownBlobs({}, cast("Mapping[str, Any]", large)))
+    recent.remember(NEXT, None, KnownBlobs({}, cast("Mapping[str, Any]", large)))
     assert large["found"] == NO_BLOBS
     assert recent.of(KEY, None) is NO_BLOBS
     assert recent.of(NEXT, None) is not None
@@ -38,11 +38,11 @@ def test_interrupts_between_removing_an_entry_and_subtracting_its_size_do_not_ad
     recent = Recent(LIMIT)
     large = KnownBlobs({}, {"list": KnownValue("1", whole=b"x" * (LIMIT - ENTRY))})
     for _ in range(3):
-        recent.note(KEY, None, large)
+        recent.remember(KEY, None, large)
         recent.entries.clear()  # The state after an interrupt that comes when the entry is removed.
-    recent.note(KEY, None, large)
+    recent.remember(KEY, None, large)
     assert recent.of(KEY, None) is None  # It counts the earlier ones once more, and then no longer.
-    recent.note(KEY, None, large)
+    recent.remember(KEY, None, large)
     assert recent.of(KEY, None) is large
 
 
@@ -50,6 +50,6 @@ def test_what_is_known_of_many_checkpoints_takes_no_more_than_the_limit() -> Non
     recent = Recent(LIMIT)
     for number in range(1_000):
         versions = {f"channel {position}": f"{position}.{number}" for position in range(30)}
-        recent.note(Key("thread", "", f"{number}"), None, KnownBlobs(versions, {}))
+        recent.remember(Key("thread", "", f"{number}"), None, KnownBlobs(versions, {}))
     assert len(recent.entries) == LIMIT // (ENTRY + 30 * NAME)
     assert recent.of(Key("thread", "", "999"), None) is not None

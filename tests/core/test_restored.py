@@ -42,8 +42,9 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from langgraph_checkpoint_custom.encoding.allowlist import strict_serde
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.serde import exact_serializer, strict_serde
+from langgraph_checkpoint_custom.encoding.serde import exact_serializer
 from tests.exactly import same
 
 OURS = exact_serializer(JsonPlusSerializer(), on_inexact="raise", encrypted=True)

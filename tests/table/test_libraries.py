@@ -20,7 +20,8 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom.encoding.serde import exact_serializer, strict_serde
+from langgraph_checkpoint_custom.encoding.allowlist import strict_serde
+from langgraph_checkpoint_custom.encoding.serde import exact_serializer
 from tests.exactly import same
 from tests.table.classes import Point
 
