@@ -334,7 +334,7 @@ def _of_send(send: Any) -> list[Any]:
 
 def _parts_of_model(cls: type[pydantic.BaseModel]) -> Parts:
     known = cls.model_fields
-    names = tuple(known)
+    names = [*known]
     excluded = {name for name, field in known.items() if field.exclude}  # LangGraph does not store these.
     first = {name: each.default for name, each in cls.__private_attributes__.items()}
     args = [[each.__module__, _name_of(each)] for each in cls.__pydantic_generic_metadata__["args"]]
@@ -343,8 +343,9 @@ def _parts_of_model(cls: type[pydantic.BaseModel]) -> Parts:
     def parts(o: Any, storable: Storable) -> Sequence[Any]:
         fields = o.__dict__
         # For nearly all objects, this is all that there is.
-        if tuple(fields) == names and not (has_more or o.__pydantic_extra__ or o.__pydantic_private__):
-            return fields, _given(o.__pydantic_fields_set__, fields)
+        if [*fields] == names and not (has_more or o.__pydantic_extra__ or o.__pydantic_private__):
+            given = o.__pydantic_fields_set__
+            return fields, None if given == fields.keys() else sorted(given)  # As `_given`, without the call.
         state: dict[str, Any] = {}
         if fields.keys() != known.keys():
             fields = {name: fields[name] for name in fields if name in known}

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 import pydantic
+from ormsgpack import Ext, MsgpackEncodeError, packb, unpackb
 
 from langgraph_checkpoint_custom.encoding.classes import BY_CONSTRUCTOR, PLAIN, Kind, kind_of, no_form_of
 from langgraph_checkpoint_custom.encoding.extensions import (
@@ -73,14 +74,14 @@ class Packer:
         # Bound once: a value may have thousands of objects.
         self._default = self._object
         self._storable = self.storable
-        self.pack_at_once: Callable[[Any], bytes] = partial(ormsgpack.packb, default=self._default, option=_OUTSIDE)
+        self.pack_at_once: Callable[[Any], bytes] = partial(packb, default=self._default, option=_OUTSIDE)
         """Encodes a value in msgpack; if it fails, `pack` may still be able to."""
 
     def pack(self, obj: Any) -> bytes:
         """Encode a value in msgpack."""
         try:
             return self.pack_at_once(obj)
-        except ormsgpack.MsgpackEncodeError:
+        except MsgpackEncodeError:
             converted, other = _with_extensions(obj)
             if not other:
                 raise
@@ -90,14 +91,14 @@ class Packer:
         try:
             cls = type(obj)
             if cls is tuple:
-                return ormsgpack.Ext(SINGLE, TUPLE + self._inside(cls, list(obj)))
+                return Ext(SINGLE, TUPLE + self._inside(cls, list(obj)))
             kind = _KINDS.get(cls)
             if kind is None:
                 return self._other(obj, cls)
             parts = kind.parts(obj, self._storable)
             try:
-                return ormsgpack.Ext(kind.code, self._inside(cls, [kind.module, kind.name, *parts]))
-            except ormsgpack.MsgpackEncodeError as error:
+                return Ext(kind.code, self._inside(cls, [kind.module, kind.name, *parts]))
+            except MsgpackEncodeError as error:
                 problem = cause_of(error)
                 if kind.code not in (PYDANTIC_1, PYDANTIC_2) or _IN_DUMP.get():
                     raise
@@ -124,19 +125,19 @@ class Packer:
         finally:
             _IN_DUMP.reset(before)
         self._report_loss(type(obj), f"a field cannot be stored as it is ({problem})")
-        return ormsgpack.Ext(kind.code, data)
+        return Ext(kind.code, data)
 
     def _other(self, obj: Any, cls: type) -> Any:
         """Encode an object of a class that was not seen before, or that is not stored as an extension of its parts."""
         if cls is Extension:
-            return ormsgpack.Ext(obj.code, obj.data)
+            return Ext(obj.code, obj.data)
         if cls is _BuiltinExtension:
-            return ormsgpack.Ext(obj.code, self._inside(cls, ["builtins", obj.name, obj.payload]))
+            return Ext(obj.code, self._inside(cls, ["builtins", obj.name, obj.payload]))
         if cls is _View:
             self._report_loss(memoryview, "only its bytes")
             return bytes(obj.data)
         if cls is DeltaSnapshot:  # It holds the value of a channel, which is not inside an object.
-            return ormsgpack.Ext(DELTA, self.pack(obj.value))
+            return Ext(DELTA, self.pack(obj.value))
         kind = _OTHER_KINDS.get(cls) or kind_of(obj, cls)
         if kind is None:  # An exception, a type that only a newer langgraph-checkpoint knows, or an unknown type.
             with suppress(TypeError):
@@ -154,11 +155,11 @@ class Packer:
         if kind.code == PLAIN:
             return payload
         if kind.code == NUMPY:
-            return ormsgpack.Ext(NUMPY, self._inside(cls, payload))
+            return Ext(NUMPY, self._inside(cls, payload))
         if not _can_be_made(kind.code, cls, payload):
             self._report_loss(cls, "its constructor cannot rebuild it from what LangGraph stores")
             return payload
-        return ormsgpack.Ext(kind.code, self._inside(cls, [kind.module, kind.name, payload, *more]))
+        return Ext(kind.code, self._inside(cls, [kind.module, kind.name, payload, *more]))
 
     def _inside(self, cls: type, content: list[Any]) -> bytes:
         """Pack the content of an extension, and convert it before if msgpack cannot represent it.
@@ -170,18 +171,19 @@ class Packer:
             converted, _ = _with_extensions(content)
         else:
             try:
-                data = ormsgpack.packb(content, default=self._default, option=_INSIDE)
-            except ormsgpack.MsgpackEncodeError:
+                data = packb(content, default=self._default, option=_INSIDE)
+            except MsgpackEncodeError:
                 converted, other = _with_extensions(content)
                 if not other:
                     raise
             else:  # ormsgpack packs a bytearray or memoryview as bytes.
-                if not (_may_have_bytes(data) and _has_buffer(content)):
+                # Bytes begin with one of these codes, which text may contain, too.
+                if not ((0xC4 in data or 0xC5 in data or 0xC6 in data) and _has_buffer(content)):
                     return data
                 converted, _ = _with_extensions(content)
             if cls is not tuple:  # What is in one says nothing of the next one.
                 _CONVERTED.add(cls)
-        return ormsgpack.packb(converted, default=self._default, option=_OUTSIDE)
+        return packb(converted, default=self._default, option=_OUTSIDE)
 
     def storable(self, cls: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the attributes of an object that can be stored; it can be restored without the others."""
@@ -189,11 +191,11 @@ class Packer:
         for name, value in attributes.items():
             try:
                 stored = self._inside(cls, [value])
-            except ormsgpack.MsgpackEncodeError as error:
+            except MsgpackEncodeError as error:
                 self._report_loss(cls, f"its {name!r} cannot be stored ({cause_of(error)})")
                 continue
             # As packed extensions, so that the objects inside are not tried again: they may have such attributes, too.
-            (found[name],) = ormsgpack.unpackb(stored, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
+            (found[name],) = unpackb(stored, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
         return found
 
     def _report_loss(self, cls: type, lost: str) -> None:
@@ -338,11 +340,6 @@ def _with_extensions(value: Any) -> tuple[Any, bool]:
 def _is_large(number: Any) -> bool:
     """Whether something is an int of more than 64 bits."""
     return type(number) is int and not -(2**63) <= number < 2**64
-
-
-def _may_have_bytes(data: bytes) -> bool:
-    """Whether a value in msgpack may contain bytes: they start with one of these codes, which text may contain too."""
-    return 0xC4 in data or 0xC5 in data or 0xC6 in data
 
 
 def _has_buffer(values: Iterable[Any]) -> bool:
