@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,24 @@ def test_nothing_imports_the_command_line() -> None:
         if module not in ("cli", "demo", "__main__"):
             for path in paths:
                 assert not imports(path) & {f"{NAME}.cli", f"{NAME}.demo"}, path
+
+
+def inside(path: Path, room: str) -> set[str]:
+    """The modules of a room that one of its files imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name.removeprefix(f"{NAME}.") for name in found if name.startswith(f"{NAME}.{room}.")}
+
+
+@pytest.mark.parametrize("room", ["adapters", "cli", "demo", "tools", "ui"])
+def test_the_modules_of_a_room_do_not_import_each_other_in_a_circle(room: str) -> None:
+    names = {
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in modules()[room]
+    }
+    TopologicalSorter({name: inside(path, room) & names.keys() - {name} for name, path in names.items()}).prepare()
 
 
 def private_names(path: Path) -> Iterator[str]:

@@ -93,11 +93,11 @@ class SessionCheckpoint:
         unknown = set(found) - {"threadId", "step", "messages", "state", "interrupt", "createdAt", "updatedAt"}
         if unknown:
             raise ConfigError(f"a session has no {', '.join(sorted(unknown))}; put other data into its state")
-        made = cls(found["threadId"], found["step"], found["messages"], interrupt=found.get("interrupt"))
-        made.state = found.get("state", made.state)
-        made.created_at = _time("createdAt", found.get("createdAt"))
-        made.updated_at = _time("updatedAt", found.get("updatedAt"))
-        return made
+        session = cls(found["threadId"], found["step"], found["messages"], interrupt=found.get("interrupt"))
+        session.state = found.get("state", session.state)
+        session.created_at = _time("createdAt", found.get("createdAt"))
+        session.updated_at = _time("updatedAt", found.get("updatedAt"))
+        return session
 
     def to_json(self) -> str:
         """Return the session as the JSON text that `deepagentsdk` writes to its files, in one line."""

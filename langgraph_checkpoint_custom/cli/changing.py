@@ -24,9 +24,9 @@ from langgraph_checkpoint_custom.cli.common import (
     Url,
     Yes,
     confirm,
-    everybody,
     mention_tenants,
     opened,
+    savers_of,
     thread_as_typed,
     whether_all,
 )
@@ -200,7 +200,7 @@ def _on_threads(
         def total() -> int:
             if named:
                 return len(named)
-            savers = everybody(saver, tenants)
+            savers = savers_of(saver, tenants)
             left_out = 0 if but is None else sum(own.count_threads(prefix=but) for own in savers)
             return sum(own.count_threads() for own in savers) - left_out
 
@@ -208,7 +208,7 @@ def _on_threads(
             if named:
                 yield from (_Thread(saver, one) for one in named)
                 return
-            for own in everybody(saver, tenants):
+            for own in savers_of(saver, tenants):
                 for one in _all_threads(own):
                     if but is None or not one.startswith(but):
                         yield _Thread(own, one)

@@ -193,7 +193,7 @@ def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool 
         note(f"{counted(len(names), 'tenant')} not included: {named}; --tenant NAME selects one")
 
 
-def everybody(saver: CheckpointSaver, tenants: bool) -> list[CheckpointSaver]:
+def savers_of(saver: CheckpointSaver, tenants: bool) -> list[CheckpointSaver]:
     """Return the saver and, with `tenants`, a saver for each tenant."""
     names = saver.tenants() if tenants else ()
     return [saver, *map(saver.for_tenant, names)]
@@ -201,14 +201,14 @@ def everybody(saver: CheckpointSaver, tenants: bool) -> list[CheckpointSaver]:
 
 def count_all(saver: CheckpointSaver, tenants: bool, filter: dict[str, Any] | None = None) -> int:
     """Return the number of threads, for a progress bar."""
-    return sum(own.count_threads(filter=filter) for own in everybody(saver, tenants))
+    return sum(own.count_threads(filter=filter) for own in savers_of(saver, tenants))
 
 
 def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
     """Return the number of rows of all tables, for a progress bar."""
     from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 
-    found = (own.backend.driver.run(sizes_of_store(own.backend.dialect, 1)) for own in everybody(saver, tenants))
+    found = (own.backend.driver.run(sizes_of_store(own.backend.dialect, 1)) for own in savers_of(saver, tenants))
     return sum(one.rows for store in found for one in store.tables)
 
 

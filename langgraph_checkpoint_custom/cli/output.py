@@ -108,18 +108,18 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    printed = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for name in head:
-        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        printed.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for number, row in enumerate(rows):
         style = _STYLES[styles[number]] if styles else ""
-        made.add_row(*(Text(_cell(cell)) for cell in row), style=style)
+        printed.add_row(*(Text(_cell(cell)) for cell in row), style=style)
     console = _console()
     if console.is_terminal:
-        console.print(made)
+        console.print(printed)
         return
     with console.capture() as captured:
-        console.print(made)
+        console.print(printed)
     print("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()))
 
 

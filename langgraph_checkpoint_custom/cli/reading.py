@@ -28,9 +28,11 @@ from langgraph_checkpoint_custom.cli.output import counted, progress, say, show_
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
+from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import brief, json_of, time_of, up_to
-from langgraph_checkpoint_custom.tools.summary import json_of_question, line_of, question_of, text_of
+from langgraph_checkpoint_custom.tools.states import channels_of
+from langgraph_checkpoint_custom.tools.summary import line_of, question_of, text_of
 
 commands = typer.Typer()
 
@@ -104,11 +106,11 @@ def threads(
     kinds = ["kind"] if any(one.kind for one in found) else []
     rows = []
     for one, line in zip(found, said, strict=True):
-        held, complete = counts[one.thread_id]
+        size_of, complete = counts[one.thread_id]
         whose = (_brief(one.newest.metadata.get(key)) for key in keys)
         of = (one.kind or "langgraph" for _ in kinds)
         newest = when(one.newest.checkpoint_id)
-        numbers = up_to(MOST, held.checkpoints), ("" if complete else "> ") + size(held.bytes)
+        numbers = up_to(MOST, size_of.checkpoints), ("" if complete else "> ") + size(size_of.bytes)
         rows.append((one.thread_id, *of, newest, *whose, line, *numbers))
     head = ("thread", *kinds, "newest", *keys, channel or "last message", "checkpoints", "size")
     table(head, rows, right=("checkpoints", "size"))
@@ -120,20 +122,16 @@ def threads(
 
 def _said(saver: CheckpointSaver, one: ThreadRecord, channel: str | None) -> str:
     """Return the last message of a thread, or one of its channels, in a line."""
-    from langgraph_checkpoint_custom.cli.states import state_of
-
     newest = one.newest
     try:
         found = saver.get_tuple(config_of(one.thread_id, newest.checkpoint_ns, newest.checkpoint_id))
         if found is None:  # It was deleted in the meantime.
             return ""
-        if channel is None:
-            return line_of(found, state_of(saver, found).chats, LINE)
-        values = found.checkpoint["channel_values"]
-        if channel in values:
-            return text_of(values[channel], LINE)
-        chat = state_of(saver, found).chats.get(channel)
-        return line_of(found, {channel: chat}, LINE) if chat else ""
+        channels = channels_of(saver, found)
+        if channel is not None:
+            return next((text_of(each.value, LINE) for each in channels if each.name == channel), "")
+        who, text = line_of(channels, [question_of(each) for each in open_among(found.pending_writes or [])], LINE)
+        return f"{who}: {text}" if who else text
     except CorruptCheckpoint as error:
         return f"cannot be read: {error}"
 
@@ -350,7 +348,7 @@ def interrupts(
                     "thread_id": one.thread_id,
                     "checkpoint_id": one.checkpoint_id,
                     "since": one.since.isoformat() if one.since else None,
-                    "interrupts": [json_of_question(each) for each in one.interrupts],
+                    "interrupts": [json_of(question_of(each)._asdict()) for each in one.interrupts],
                 }
                 for one in found
             ]

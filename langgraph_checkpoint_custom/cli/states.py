@@ -6,10 +6,9 @@ They import no stored class and make no stored object.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import SequenceMatcher, unified_diff
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from langgraph.checkpoint.base import CheckpointTuple
@@ -27,12 +26,13 @@ from langgraph_checkpoint_custom.cli.common import (
 from langgraph_checkpoint_custom.cli.output import Style, counted, lines, say, table, tell
 from langgraph_checkpoint_custom.cli.reading import SHORT, Full, Limit, nothing_there
 from langgraph_checkpoint_custom.model.keys import config_of
-from langgraph_checkpoint_custom.model.namespaced_ids import kind_of
+from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
-from langgraph_checkpoint_custom.tools.display import NOTHING, Difference, brief, differences, json_of, kind, tasks
-from langgraph_checkpoint_custom.tools.frameworks import LOGS, chat_of_framework
-from langgraph_checkpoint_custom.tools.summary import json_of_question, question_of
+from langgraph_checkpoint_custom.tools.changes import AROUND, Change, Line, PathChange, changes
+from langgraph_checkpoint_custom.tools.chats import Message
+from langgraph_checkpoint_custom.tools.display import NOTHING, brief, differences, json_of, kind, tasks
+from langgraph_checkpoint_custom.tools.states import Channel, channels_of, not_stored
+from langgraph_checkpoint_custom.tools.summary import question_of
 
 commands = typer.Typer()
 
@@ -41,64 +41,6 @@ MESSAGES = 20
 LINES = 8
 # The limit where there is none.
 _ALL = 10**9
-
-
-class State(NamedTuple):
-    """A checkpoint that was read raw.
-
-    Attributes:
-        found: The checkpoint.
-        chats: Its chats, by channel; rebuilt ones, and those of other frameworks, too.
-        rebuilt: The `DeltaChannel`s whose chats were rebuilt.
-        elsewhere: The `DeltaChannel`s that have no value here and cannot be rebuilt.
-    """
-
-    found: CheckpointTuple
-    chats: Mapping[str, Sequence[Message]]
-    rebuilt: Sequence[str]
-    elsewhere: Sequence[str]
-
-
-def delta_channels_elsewhere(found: CheckpointTuple) -> list[str]:
-    """Return the `DeltaChannel`s that have no value in a checkpoint."""
-    counters = found.metadata.get("counters_since_delta_snapshot")
-    return [name for name in counters or () if name not in found.checkpoint["channel_values"]]
-
-
-def state_of(saver: CheckpointSaver, found: CheckpointTuple) -> State:
-    """Return a checkpoint with its chats; `saver` reads raw.
-
-    A `DeltaChannel` is rebuilt if its writes are messages, by the rule of LangGraph's own reducer for messages.
-    """
-    values = found.checkpoint["channel_values"]
-    chats = {name: chat for name, value in values.items() if (chat := chat_of(value))}
-    names = delta_channels_elsewhere(found)
-    made: dict[str, Sequence[Message]] = {}
-    empty = set()
-    if names:
-        histories = saver.get_delta_channel_history(config=found.config, channels=names)
-        for name in names:
-            seed, writes = histories[name].get("seed"), histories[name]["writes"]
-            value = rebuilt(seed, [write for _, _, write in writes])
-            if value is not None and (chat := chat_of(value.value)):
-                made[name] = chat
-            elif seed is None and not writes:
-                empty.add(name)
-    configurable = found.config["configurable"]
-    if configurable["checkpoint_ns"] == "" and (of := kind_of(configurable["thread_id"])):
-        chat = chat_of_framework(of, values, _log(saver, configurable["thread_id"], of, values))
-        chats.update({"messages": chat} if chat else {})
-    return State(
-        found, {**made, **chats}, list(made), [name for name in names if name not in made and name not in empty]
-    )
-
-
-def _log(saver: CheckpointSaver, thread_id: str, of: str, values: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the entries of another framework's log, if it has one."""
-    if of not in LOGS or not isinstance(values.get("log"), str):
-        return ()
-    log = saver.get_tuple(config_of(thread_id, LOGS[of], values["log"]))
-    return [value for _, _, value in (log and log.pending_writes) or ()]
 
 
 @commands.command()
@@ -117,20 +59,18 @@ def show(
 
     Classes are shown by name and are not imported.
     """
-    from langgraph_checkpoint_custom.operations.interrupts import open_among
-
     with opened(url, tenant, reads=True) as opener:
         saver = without_classes(opener)
         found = _read(saver, thread, checkpoint, namespace)
-        state = None if as_json else state_of(saver, found)
+        channels = [] if as_json else channels_of(saver, found)
     configurable = found.config["configurable"]
     parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
     values = found.checkpoint["channel_values"]
     writes = found.pending_writes or []
-    waiting: list[Any] = list(open_among(writes))
+    questions = [question_of(one) for one in open_among(writes)]
     following = tasks(values)
     checkpoint_id = configurable["checkpoint_id"]
-    if state is None:
+    if as_json:
         tell(
             {
                 "thread_id": thread,
@@ -141,10 +81,10 @@ def show(
                 "format": json_of(found.checkpoint.get("v")),
                 "metadata": json_of(dict(found.metadata)),
                 "state": json_of(values),
-                "not_stored_here": delta_channels_elsewhere(found),
+                "not_stored_here": not_stored(found),
                 "versions": json_of(found.checkpoint.get("channel_versions")),
                 "writes": [{"task_id": t, "channel": c, "value": json_of(value)} for t, c, value in writes],
-                "interrupts": [json_of_question(one) for one in waiting],
+                "interrupts": [json_of(one._asdict()) for one in questions],
                 "next": following,
             }
         )
@@ -152,20 +92,20 @@ def show(
     limit = _ALL if full else SHORT
     say(f"Checkpoint {checkpoint_id} of thread {thread}" + (f", namespace {namespace}" if namespace else ""))
     say(f"Stored {_text(found.checkpoint.get('ts'))}; its parent is {parent or 'none'}.")
-    _values("state", {name: value for name, value in values.items() if name not in state.chats}, limit)
-    if state.elsewhere:
-        say(f"Not stored here, but rebuilt from earlier steps: {', '.join(state.elsewhere)}")
-    for name, chat in state.chats.items():
-        _show_chat(name, chat, full=full, is_rebuilt=name in state.rebuilt)
+    _values("state", {one.name: one.value for one in channels if one.readable and not one.chat}, limit)
+    for one in channels:
+        if not one.readable:
+            say(f"{one.name}: {one.note}")
+        elif one.chat:
+            _show_chat(one, one.chat, full=full)
     _values("metadata", dict(found.metadata), limit)
     if writes:
         table(
             ("task", "writes to", "what", "value"),
             ((task_id, channel, kind(value), brief(value, limit)) for task_id, channel, value in writes),
         )
-    for one in waiting:
-        asked, question = question_of(one)
-        say(f"Waiting for an answer to {asked or 'a question'}: {brief(question, limit)}")
+    for question in questions:
+        say(f"Waiting for an answer to {question.id or 'a question'}: {brief(question.value, limit)}")
     say(
         "Next: " + (", ".join(f"{name} x{n}" if n > 1 else name for name, n in Counter(following).items()) or "nothing")
     )
@@ -177,9 +117,9 @@ def _values(title: str, values: dict[str, Any], limit: int) -> None:
         table((title, "what", "value"), rows)
 
 
-def _show_chat(name: str, chat: Sequence[Message], *, full: bool, is_rebuilt: bool) -> None:
-    how = ", rebuilt from earlier steps" if is_rebuilt else ""
-    rows: list[tuple[Style, str]] = [("strong", f"{name}: {counted(len(chat), 'message')}{how}")]
+def _show_chat(channel: Channel, chat: Sequence[Message], *, full: bool) -> None:
+    how = f", {channel.note}" if channel.note else ""
+    rows: list[tuple[Style, str]] = [("strong", f"{channel.name}: {counted(len(chat), 'message')}{how}")]
     shown = chat if full else chat[-MESSAGES:]
     if len(shown) < len(chat):
         rows.append(("dim", f"  {counted(len(chat) - len(shown), 'earlier message')}; see --full"))
@@ -248,9 +188,9 @@ def diff(
         saver = without_classes(opener)
         locations = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
         both = [_read(saver, thread_as_typed(one), at, namespace) for one, at in locations]
-        states = () if as_json else [state_of(saver, each) for each in both]
-    left, right = (one.checkpoint["channel_values"] for one in both)
+        sides = [] if as_json else [channels_of(saver, each) for each in both]
     if as_json:
+        left, right = (one.checkpoint["channel_values"] for one in both)
         found = list(islice(differences(left, right), limit + 1))
         rows = [
             {
@@ -259,91 +199,51 @@ def diff(
             }
             for one in found[:limit]
         ]
-        elsewhere = sorted({name for one in both for name in delta_channels_elsewhere(one)})
+        elsewhere = sorted({name for one in both for name in not_stored(one)})
         tell({"same": not found, "differences": rows, "more": len(found) > limit, "not_compared": elsewhere})
         return
-    _show_differences(left, right, *states, limit=limit, full=full)
-
-
-def _show_differences(
-    left: Mapping[str, Any], right: Mapping[str, Any], a: State, b: State, *, limit: int, full: bool
-) -> None:
-    elsewhere = sorted({*a.elsewhere, *b.elsewhere})
-    if elsewhere:
-        say(f"Not compared, because they are rebuilt from earlier steps: {', '.join(elsewhere)}")
-    # A channel is compared as a chat if it is one on both sides, or on one side while the other has nothing.
-    chats = [
-        name
-        for name in [*a.chats, *(name for name in b.chats if name not in a.chats)]
-        if (name in a.chats or name not in left) and (name in b.chats or name not in right) and name not in elsewhere
-    ]
-    rest_a, rest_b = ({name: value for name, value in side.items() if name not in chats} for side in (left, right))
-    found = list(islice(differences(rest_a, rest_b), limit + 1))
-    length = _ALL if full else SHORT
-    rows: list[tuple[str, ...]] = []
-    styles: list[Style] = []
-    texts: list[Difference] = []
-    for one in found[:limit]:
-        if _is_text(one.left) and _is_text(one.right) and "\n" in one.left + one.right:
-            texts.append(one)
-            continue
-        sides = ("" if side is NOTHING else brief(side, length) for side in (one.left, one.right))
-        rows.append((one.path, *sides))
-        styles.append("good" if one.left is NOTHING else "bad" if one.right is NOTHING else "plain")
-    if rows:
-        table(("where", "a", "b"), rows, styles=styles)
-    for one in texts:
-        lines([("strong", one.path), *_text_rows(one.left, one.right, full=full), ("plain", "")])
-    changed = [_show_chat_differences(name, a.chats.get(name, ()), b.chats.get(name, ()), full=full) for name in chats]
-    if len(found) > limit:
-        say(f"More than {limit}; see --limit")
-    if not found and not any(changed):
+    changed, _ = changes(*sides, most=limit, around=_ALL if full else AROUND)
+    for change in changed:
+        _show_change(change, limit, full=full)
+    if all(change.what == "unknown" for change in changed):
         say("The states are the same.")
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _show_change(change: Change, limit: int, *, full: bool) -> None:
+    """Print what differs in a channel: messages, lines of a text, or places in another value."""
+    counts = Counter(_SIGNS[one.sign] for one in change.messages)
+    what = ", ".join(f"{number:,} {sign}" for sign, number in counts.items()) or change.what
+    note = "" if change.messages or not change.note else f": {change.note}"
+    head = f"{change.channel}: " + ("not compared" if change.what == "unknown" else what) + note
+    rows: list[tuple[Style, str]] = [("strong", head)]
+    for one in change.messages:
+        if one.sign == "~":
+            rows.append(("plain", f"~ {one.message.role} {one.message.id or ''}".rstrip()))
+            rows += _line_rows(one.lines, full=full)
+            rows += (row for field in one.fields for row in _path_rows("", field, full=full))
+        else:
+            style: Style = "good" if one.sign == "+" else "bad"
+            rows += [(style, text) for _, text in _rows_of(one.message, f"{one.sign} ", full=full)]
+    rows += _line_rows(change.lines, full=full)
+    rows += (row for path in change.paths for row in _path_rows(change.channel, path, full=full))
+    if change.more:
+        rows.append(("dim", f"  More than {limit}; see --limit"))
+    lines([*rows, ("plain", "")])
 
 
-def _text_rows(left: str, right: str, *, full: bool) -> Iterator[tuple[Style, str]]:
-    """Yield the lines that differ, with the lines around them."""
-    for line in islice(unified_diff(left.split("\n"), right.split("\n"), lineterm="", n=_ALL if full else 2), 2, None):
-        style: Style = "good" if line.startswith("+") else "bad" if line.startswith("-") else "dim"
-        yield style, "  " + (line if full else _short(line))
+_SIGNS = {"+": "added", "-": "removed", "~": "changed"}
 
 
-def _show_chat_differences(name: str, left: Sequence[Message], right: Sequence[Message], *, full: bool) -> bool:
-    """Print which messages of a chat differ; return whether there are any."""
-    rows: list[tuple[Style, str]] = []
-    counts: Counter[str] = Counter()
-    keys, others = ([each.id or repr(each) for each in side] for side in (left, right))
-    for what, begin, end, start, stop in SequenceMatcher(None, keys, others, autojunk=False).get_opcodes():
-        if what == "equal":
-            for one, other in zip(left[begin:end], right[start:stop], strict=True):
-                if one != other:
-                    counts["changed"] += 1
-                    rows += _changed_rows(one, other, full=full)
-            continue
-        for sign, style, side in (("- ", "bad", left[begin:end]), ("+ ", "good", right[start:stop])):
-            if side:
-                counts["removed" if sign == "- " else "added"] += len(side)
-            for each in side:
-                rows += [(style, text) for _, text in _rows_of(each, sign, full=full)]  # type: ignore[misc]
-    if rows:
-        numbers = ", ".join(f"{number:,} {what}" for what, number in counts.items())
-        lines([("strong", f"{name}: {numbers}"), *rows, ("plain", "")])
-    return bool(rows)
+def _line_rows(found: Sequence[Line], *, full: bool) -> Iterator[tuple[Style, str]]:
+    for sign, text in found:
+        style: Style = "good" if sign == "+" else "bad" if sign == "-" else "dim"
+        yield style, f"  {sign}{text if full else _short(text)}"
 
 
-def _changed_rows(one: Message, other: Message, *, full: bool) -> Iterator[tuple[Style, str]]:
-    """Yield what differs in a message that has the same id on both sides."""
-    yield "plain", f"~ {other.role} {other.id}"
-    before, after = "\n".join(lines_of(one)), "\n".join(lines_of(other))
-    yield from _text_rows(before, after, full=full)
-    for name in ("role", "name", "tool_call_id", "failed", "more"):
-        was, became = getattr(one, name), getattr(other, name)
-        if was != became:
-            yield "plain", f"  {name}: {brief(was, SHORT)} is now {brief(became, SHORT)}"
+def _path_rows(channel: str, found: PathChange, *, full: bool) -> Iterator[tuple[Style, str]]:
+    before, after = ("nothing" if side is None else side if full else _short(side) for side in found[1:])
+    dot = "." if channel and found.path and not found.path.startswith("[") else ""
+    yield "plain", f"  {channel}{dot}{found.path}: {before} is now {after}"
 
 
 def _text(value: Any) -> str:

@@ -84,11 +84,11 @@ def message_of(value: Any) -> Message | None:
     """Return the message that a value is; None if it is none."""
     value = plain(value)
     if isinstance(value, Extension):
-        made = object_of(value)
-        if made is None or not made.module.startswith("langchain") or made.name not in _ROLES:
+        stored = object_of(value)
+        if stored is None or not stored.module.startswith("langchain") or stored.name not in _ROLES:
             return None
-        content = made.content
-        return _message(_ROLES[made.name], content) if isinstance(content, dict) else None
+        content = stored.content
+        return _message(_ROLES[stored.name], content) if isinstance(content, dict) else None
     if isinstance(value, dict) and ("content" in value or "tool_calls" in value):
         for key in ("role", "type"):
             name = value.get(key)
@@ -110,19 +110,11 @@ def chat_of(value: Any) -> list[Message] | None:
     return None if message is None else [message]
 
 
-class Calls(NamedTuple):
-    """The calls of a chat that have a result in it: their ids, and the messages with the results."""
-
-    called: frozenset[str]
-    results: Mapping[str, Message]
-
-
-def calls_of(messages: Sequence[Message]) -> Calls:
-    """Return the calls of a chat that have a result in it."""
-    asked = {call.id for message in messages for call in message.calls if call.id}
-    results = {one.tool_call_id: one for one in messages if one.role == "tool" and one.tool_call_id in asked}
-    found = {name: one for name, one in results.items() if name}
-    return Calls(frozenset(found), found)
+def results_of(messages: Sequence[Message]) -> Mapping[str, Message]:
+    """Return the results of tools in a chat, by the id of the call in the same chat."""
+    called = {call.id for message in messages for call in message.calls}
+    found = [(one.tool_call_id, one) for one in messages if one.role == "tool"]
+    return {name: one for name, one in found if name and name in called}
 
 
 def _message(role: str, fields: Mapping[Any, Any]) -> Message:
@@ -157,8 +149,8 @@ def _text(value: Any) -> str | None:
 def _call(value: Any) -> ToolCall | None:
     value = plain(value)
     if isinstance(value, Extension):
-        made = object_of(value)
-        value = made.content if made else None
+        stored = object_of(value)
+        value = stored.content if stored else None
     if not isinstance(value, dict):
         return None
     inner = plain(value.get("function"))
@@ -206,20 +198,13 @@ def _media(value: Mapping[Any, Any]) -> str:
 # Delta channels
 
 
-class Rebuilt(NamedTuple):
-    """A `DeltaChannel` of messages; `writes` says of how many writes it was made, besides the stored value."""
-
-    value: list[Any]
-    writes: int
-
-
 def overwrites(value: Any) -> tuple[bool, Any]:
     """Return whether a write replaces the value of its channel, and by what, as LangGraph recognises it."""
     value = plain(value)
     if isinstance(value, Extension):
-        made = object_of(value)
-        if made is not None and made.path == "langgraph.types.Overwrite" and isinstance(made.content, dict):
-            return True, made.content.get("value")
+        stored = object_of(value)
+        if stored is not None and stored.path == "langgraph.types.Overwrite" and isinstance(stored.content, dict):
+            return True, stored.content.get("value")
     if isinstance(value, dict):
         if len(value) == 1 and OVERWRITE in value:
             return True, value[OVERWRITE]
@@ -228,7 +213,7 @@ def overwrites(value: Any) -> tuple[bool, Any]:
     return False, None
 
 
-def rebuilt(seed: Any, writes: Sequence[Any]) -> Rebuilt | None:
+def rebuilt(seed: Any, writes: Sequence[Any]) -> list[Any] | None:
     """Rebuild the value of a `DeltaChannel` of messages; None if what was stored and written are not all messages."""
     seed = plain(seed)
     start = seed.value if isinstance(seed, DeltaSnapshot) else seed
@@ -251,7 +236,7 @@ def rebuilt(seed: Any, writes: Sequence[Any]) -> Rebuilt | None:
             found.pop(key, None)
         else:
             found[key] = each
-    return Rebuilt(list(found.values()), len(writes))
+    return list(found.values())
 
 
 def _applied(read: Sequence[tuple[Message | None, Any]], writes_begin: int) -> Iterator[tuple[object, Any]]:

@@ -251,9 +251,9 @@ def sent_to(values: Mapping[str, Any]) -> list[str]:
     sends = plain(values.get("__pregel_tasks"))
     found = []
     for send in sends if isinstance(sends, list) else ():
-        made = object_of(send) if type(send) is Extension else None
-        known = made is not None and isinstance(made.content, list) and made.content
-        found.append(str(made.content[0]) if made and known else "")
+        stored = object_of(send) if type(send) is Extension else None
+        known = stored is not None and isinstance(stored.content, list) and stored.content
+        found.append(str(stored.content[0]) if stored and known else "")
     return found
 
 

@@ -60,7 +60,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass
-class Exchanged:
+class ExchangeReport:
     """What an export, an import or a transfer has done.
 
     Attributes:
@@ -84,7 +84,7 @@ def export_file(
     *,
     progress: Progress = lambda threads: None,
     tenants: bool = True,
-) -> Exchanged:
+) -> ExchangeReport:
     """Write all threads of a saver to a file; runs may continue during the export.
 
     Until the file is complete, its name ends with `.part`. If the export was killed, the next call continues where that
@@ -145,7 +145,7 @@ def import_file(
     *,
     progress: Progress = lambda threads: None,
     largest_row: int = LARGEST_ROW,
-) -> Exchanged:
+) -> ExchangeReport:
     """Store the threads of a file; each is checked, and stored completely or not at all.
 
     If the import was killed, call it again. A thread that has other rows in the target, or that is claimed there,
@@ -166,7 +166,7 @@ def import_file(
         BrokenExport: The file is of another kind or of a later version, has a line that no export writes, or is not
             complete. The threads before that point are stored.
     """
-    done = Exchanged()
+    done = ExchangeReport()
     lines = _Lines(Path(path), largest_row)
     head = lines.parse(next(lines, b"null"))
     if FORMAT not in head:
@@ -211,7 +211,7 @@ def transfer(
     *,
     progress: Progress = lambda threads: None,
     tenants: bool = True,
-) -> Exchanged:
+) -> ExchangeReport:
     """Store the threads of one saver with another, on any database; each completely or not at all.
 
     You may run it next to live traffic on the source and run it again. Then it compares digests of each thread on both
@@ -231,7 +231,7 @@ def transfer(
     Raises:
         ConfigError: The target is the saver of one tenant, and the source has threads of tenants.
     """
-    done = Exchanged()
+    done = ExchangeReport()
     flag("tenants", tenants)
     _check_targets(source, target, tenants)
     with SpooledTemporaryFile(SPOOL) as spool:
@@ -430,9 +430,9 @@ def _chunk(unpacked: BinaryIO, path: Path) -> bytes:
         raise BrokenExport(f"{path} is not compressed with Zstandard, or it is damaged: {error}") from error
 
 
-def _complete_threads(part: Path) -> tuple[tuple[str, str] | None, Exchanged]:
+def _complete_threads(part: Path) -> tuple[tuple[str, str] | None, ExchangeReport]:
     """Truncate a file after its last complete frame; return the last tenant and thread in it, and the counts."""
-    done = Exchanged()
+    done = ExchangeReport()
     last: tuple[str, str] | None = None
     if not part.exists():
         return None, done

@@ -36,7 +36,7 @@ from langgraph_checkpoint_custom.model.keys import (
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 
 
-class HeldWrite(NamedTuple):
+class ForeignWrite(NamedTuple):
     """A write of the other saver."""
 
     task_id: str
@@ -46,7 +46,7 @@ class HeldWrite(NamedTuple):
     value: Any
 
 
-class HeldCheckpoint(NamedTuple):
+class ForeignCheckpoint(NamedTuple):
     """A checkpoint of the other saver, with its values and writes."""
 
     thread_id: str
@@ -55,7 +55,7 @@ class HeldCheckpoint(NamedTuple):
     parent_id: str | None
     checkpoint: dict[str, Any]
     metadata: dict[str, Any]
-    writes: Sequence[HeldWrite]
+    writes: Sequence[ForeignWrite]
 
     @property
     def key(self) -> Key:
@@ -72,7 +72,7 @@ class HeldCheckpoint(NamedTuple):
             [(write.task_id, write.channel, write.value) for write in self._in_order()],
         )
 
-    def _in_order(self) -> Sequence[HeldWrite]:
+    def _in_order(self) -> Sequence[ForeignWrite]:
         return sorted(self.writes, key=lambda write: writes_sort_key(write.task_path, write.task_id, write.idx))
 
     @property
@@ -107,7 +107,7 @@ class HeldCheckpoint(NamedTuple):
         }
 
 
-def held(found: CheckpointTuple) -> HeldCheckpoint:
+def foreign_of(found: CheckpointTuple) -> ForeignCheckpoint:
     """Convert what a saver returned.
 
     A saver does not return the paths of tasks, by which writes are ordered. So this makes up paths that keep the writes
@@ -118,15 +118,15 @@ def held(found: CheckpointTuple) -> HeldCheckpoint:
     checkpoint: dict[str, Any] = {**found.checkpoint}
     checkpoint["channel_values"] = dict(checkpoint.get("channel_values") or {})
     counts: Counter[str] = Counter()
-    writes: list[HeldWrite] = []
+    writes: list[ForeignWrite] = []
     path = 0
     for task_id, channel, value in found.pending_writes or ():
         idx = WRITES_IDX_MAP.get(channel, counts[task_id])
         counts[task_id] += 1
         if writes and (writes[-1].task_id != task_id or writes[-1].idx >= idx):
             path += 1
-        writes.append(HeldWrite(task_id, f"{path:06d}", idx, channel, value))
-    return HeldCheckpoint(
+        writes.append(ForeignWrite(task_id, f"{path:06d}", idx, channel, value))
+    return ForeignCheckpoint(
         str(part["thread_id"]),
         part.get("checkpoint_ns") or "",
         part["checkpoint_id"],
@@ -137,7 +137,7 @@ def held(found: CheckpointTuple) -> HeldCheckpoint:
     )
 
 
-def encode_held_writes(codec: Values, key: Key, writes: Iterable[HeldWrite]) -> Iterable[Sequence[WriteRow]]:
+def encode_foreign_writes(codec: Values, key: Key, writes: Iterable[ForeignWrite]) -> Iterable[Sequence[WriteRow]]:
     """Encode the writes of a checkpoint; return them by task and path, each with its original index."""
     tasks: dict[tuple[str, str], list[WriteRow]] = {}
     for task_id, task_path, idx, channel, value in writes:
@@ -149,11 +149,11 @@ def encode_held_writes(codec: Values, key: Key, writes: Iterable[HeldWrite]) -> 
     return tasks.values()
 
 
-def difference(of: HeldCheckpoint, found: CheckpointTuple | None) -> str | None:
+def difference(of: ForeignCheckpoint, found: CheckpointTuple | None) -> str | None:
     """Return how a checkpoint that was moved differs from the original; None if it does not."""
     if found is None:
         return "it is missing"
-    other = held(found)
+    other = foreign_of(found)
     if other.parent_id != of.parent_id:
         return f"its parent is {other.parent_id!r}, not {of.parent_id!r}"
     if not same(other.metadata, of.metadata):

@@ -28,11 +28,11 @@ from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
 from langgraph_checkpoint_custom.operations.write import put_writes
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.foreign import (
-    HeldCheckpoint,
-    HeldWrite,
+    ForeignCheckpoint,
+    ForeignWrite,
     difference,
-    encode_held_writes,
-    held,
+    encode_foreign_writes,
+    foreign_of,
     same,
 )
 from langgraph_checkpoint_custom.tools.official import Locations, OfficialStore, open_official
@@ -44,7 +44,7 @@ REMEMBERED = 200
 
 
 @dataclass
-class Moved:
+class MoveReport:
     """What a migration or a copy has done.
 
     Attributes:
@@ -61,7 +61,7 @@ class Moved:
     verified: int = 0
     problems: dict[str, str] = field(default_factory=dict)
 
-    def count(self, one: HeldCheckpoint) -> None:
+    def count(self, one: ForeignCheckpoint) -> None:
         """Count a checkpoint that was stored, and its writes."""
         self.checkpoints += 1
         self.writes += len(one.writes)
@@ -78,7 +78,7 @@ def migrate(
     serde: SerializerProtocol | None = None,
     verify: bool | None = None,
     progress: Progress = lambda what, threads: None,
-) -> Moved:
+) -> MoveReport:
     """Move everything from the database of an official LangGraph saver; runs may continue there.
 
     Args:
@@ -98,7 +98,9 @@ def migrate(
         return _Move(source, target, progress).run(verify)
 
 
-def copy_from(source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads: Iterable[str] | None = None) -> Moved:
+def copy_from(
+    source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads: Iterable[str] | None = None
+) -> MoveReport:
     """Store what another saver returns, thread by thread; what the target already has is stored again.
 
     Args:
@@ -115,12 +117,12 @@ def copy_from(source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads
     """
     if threads is None and isinstance(source, CheckpointSaver) and not source.backend.dialect.tenant:
         _check_tenants(source.tenants())
-    moved = Moved()
+    moved = MoveReport()
     for thread_id in _thread_ids(source.list(None)) if threads is None else _texts(threads):
         known = _Known()
         for one in _oldest_first(source.list(_thread(thread_id))):
             target.put(*known.put_of(one))
-            for rows in encode_held_writes(target.backend.values, one.key, one.writes):
+            for rows in encode_foreign_writes(target.backend.values, one.key, one.writes):
                 target.backend.driver.run(put_writes(target.backend.dialect, one.key, rows, None))
             moved.count(one)
         moved.threads += 1
@@ -129,16 +131,16 @@ def copy_from(source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads
 
 async def acopy_from(
     source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads: Iterable[str] | None = None
-) -> Moved:
+) -> MoveReport:
     """Async version of `copy_from`."""
     if threads is None and isinstance(source, CheckpointSaver) and not source.backend.dialect.tenant:
         _check_tenants(await source.atenants())
-    moved = Moved()
+    moved = MoveReport()
     for thread_id in _thread_ids([one async for one in source.alist(None)]) if threads is None else _texts(threads):
         known = _Known()
         for one in _oldest_first([one async for one in source.alist(_thread(thread_id))]):
             await target.aput(*known.put_of(one))
-            for rows in encode_held_writes(target.backend.values, one.key, one.writes):
+            for rows in encode_foreign_writes(target.backend.values, one.key, one.writes):
                 await target.backend.driver.arun(put_writes(target.backend.dialect, one.key, rows, None))
             moved.count(one)
         moved.threads += 1
@@ -165,8 +167,8 @@ def _texts(threads: Iterable[str]) -> list[str]:
     return texts("thread", threads, MAX_THREAD_ID)
 
 
-def _oldest_first(tuples: Iterable[CheckpointTuple]) -> Sequence[HeldCheckpoint]:
-    return sorted(map(held, tuples), key=lambda one: (one.checkpoint_id, one.checkpoint_ns))
+def _oldest_first(tuples: Iterable[CheckpointTuple]) -> Sequence[ForeignCheckpoint]:
+    return sorted(map(foreign_of, tuples), key=lambda one: (one.checkpoint_id, one.checkpoint_ns))
 
 
 class _Known:
@@ -175,23 +177,23 @@ class _Known:
     def __init__(self) -> None:
         self._versions: OrderedDict[tuple[str, str | None], Mapping[str, Any]] = OrderedDict()
 
-    def note(self, one: HeldCheckpoint) -> None:
+    def remember(self, one: ForeignCheckpoint) -> None:
         """Remember a checkpoint that was stored."""
         self._versions[one.checkpoint_ns, one.checkpoint_id] = one.versions
         if len(self._versions) > REMEMBERED:
             self._versions.popitem(last=False)
 
-    def has_parent(self, one: HeldCheckpoint) -> bool:
+    def has_parent(self, one: ForeignCheckpoint) -> bool:
         """Return whether the parent is remembered."""
         return (one.checkpoint_ns, one.parent_id) in self._versions
 
-    def put_of(self, one: HeldCheckpoint) -> tuple[RunnableConfig, Any, Any, Any]:
+    def put_of(self, one: ForeignCheckpoint) -> tuple[RunnableConfig, Any, Any, Any]:
         """Return the arguments of `put` for a checkpoint, and remember the checkpoint."""
         new = one.new_versions(self._versions.get((one.checkpoint_ns, one.parent_id)))
         config: RunnableConfig = {"configurable": {"thread_id": one.thread_id, "checkpoint_ns": one.checkpoint_ns}}
         if one.parent_id:
             config["configurable"]["checkpoint_id"] = one.parent_id
-        self.note(one)
+        self.remember(one)
         return config, one.checkpoint, one.metadata, new
 
 
@@ -234,11 +236,11 @@ class _Move:
         self._target.serde = raw_reader(target.serde)
         self._target._concurrent_writers = "allow"
         self._progress = progress
-        self._moved = Moved()
+        self._moved = MoveReport()
         # By thread, how many checkpoints are the same, or what differs.
         self._compared: dict[str, int | str] = {}
 
-    def run(self, verify: bool | None) -> Moved:
+    def run(self, verify: bool | None) -> MoveReport:
         """Copy, copy again what was stored during the first pass, and compare."""
         work = self._copy_and_verify if verify is None else self._copy
         self._pass("copy", work, self._changed)
@@ -300,7 +302,7 @@ class _Move:
                     self._moved.checkpoints += 1
                     self._put_writes(one.key, one.writes)
 
-    def _replaced(self, location: tuple[str, str, str], writes: Sequence[HeldWrite]) -> Sequence[HeldWrite]:
+    def _replaced(self, location: tuple[str, str, str], writes: Sequence[ForeignWrite]) -> Sequence[ForeignWrite]:
         """Return the writes that have replaced others since the target stored them; comparing costs no commit."""
         found = self._target.get_tuple(config_of(*location))
         ours = {(task_id, channel): value for task_id, channel, value in (found and found.pending_writes) or ()}
@@ -308,16 +310,16 @@ class _Move:
             each for each in writes if each.idx < 0 and not same(ours.get((each.task_id, each.channel)), each.value)
         ]
 
-    def _put_writes(self, key: Key, writes: Sequence[HeldWrite]) -> None:
-        for rows in encode_held_writes(self._target.backend.values, key, writes):
+    def _put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None:
+        for rows in encode_foreign_writes(self._target.backend.values, key, writes):
             self._target.backend.driver.run(put_writes(self._target.backend.dialect, key, rows, None))
         self._moved.writes += len(writes)
 
-    def _know_parent(self, known: _Known, one: HeldCheckpoint, ours: _Ours) -> None:
+    def _know_parent(self, known: _Known, one: ForeignCheckpoint, ours: _Ours) -> None:
         if one.parent_id and not known.has_parent(one) and (one.checkpoint_ns, one.parent_id) in ours:
             parent = self._source.read(one.thread_id, one.checkpoint_ns, one.parent_id)
             if parent is not None:
-                known.note(parent)
+                known.remember(parent)
 
     def _ours(self, thread_ids: Sequence[str]) -> Mapping[str, _Ours]:
         can_be = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
@@ -359,12 +361,12 @@ class _Move:
                 return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: it is missing"
         return count, None
 
-    def _without_excluded(self, one: HeldCheckpoint) -> HeldCheckpoint:
+    def _without_excluded(self, one: ForeignCheckpoint) -> ForeignCheckpoint:
         """Leave out the metadata keys that the target does not store."""
         excluded = self._target.backend.values.excluded
         return one._replace(metadata={key: value for key, value in one.metadata.items() if key not in excluded})
 
-    def _history_differs(self, one: HeldCheckpoint) -> str | None:
+    def _history_differs(self, one: ForeignCheckpoint) -> str | None:
         config = config_of(one.thread_id, one.checkpoint_ns, one.checkpoint_id)
         ours = self._target.get_delta_channel_history(config=config, channels=one.delta_channels)
         theirs = _Walk(self._source).get_delta_channel_history(config=config, channels=one.delta_channels)

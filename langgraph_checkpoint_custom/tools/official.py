@@ -18,13 +18,13 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign, StorageError
-from langgraph_checkpoint_custom.tools.foreign import HeldCheckpoint, HeldWrite
+from langgraph_checkpoint_custom.tools.foreign import ForeignCheckpoint, ForeignWrite
 
 # Thread ids in a page. With that many, the round trip takes less time than reading the ids of their checkpoints.
 PAGE = 100
 
 
-class Counted(NamedTuple):
+class WriteCounts(NamedTuple):
     """The number of a checkpoint's writes, and of those that a later one may replace: interrupts, resumes, errors."""
 
     writes: int
@@ -32,7 +32,7 @@ class Counted(NamedTuple):
 
 
 # The checkpoints of a thread, by namespace and id.
-Locations = Mapping[tuple[str, str], Counted]
+Locations = Mapping[tuple[str, str], WriteCounts]
 
 
 class OfficialStore(Protocol):
@@ -44,8 +44,8 @@ class OfficialStore(Protocol):
     def threads(self) -> Iterator[Sequence[str]]: ...
     def snapshot(self) -> Any: ...
     def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]: ...
-    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> HeldCheckpoint | None: ...
-    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]: ...
+    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None: ...
+    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]: ...
 
 
 def open_official(url: str, serde: SerializerProtocol) -> OfficialStore:
@@ -124,7 +124,7 @@ class OfficialSqlite:
             )
         )
 
-    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> HeldCheckpoint | None:
+    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None:
         """Return a checkpoint with its values and writes; None if there is none."""
         key = (thread_id, checkpoint_ns, checkpoint_id)
         where = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
@@ -133,7 +133,7 @@ class OfficialSqlite:
         ).fetchone()
         if row is None:
             return None
-        return HeldCheckpoint(
+        return ForeignCheckpoint(
             *key,
             row[0] or None,
             self._serde.loads_typed((row[1], row[2])),
@@ -141,7 +141,7 @@ class OfficialSqlite:
             self.read_writes(*key),
         )
 
-    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]:
+    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
         """Return the writes of a checkpoint."""
         sql = f"""
             SELECT task_id, {self._path}, idx, channel, type, value FROM writes
@@ -220,7 +220,7 @@ class OfficialPostgres:
             )
         )
 
-    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> HeldCheckpoint | None:
+    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None:
         """Return a checkpoint with its values and writes; None if there is none."""
         key = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
         where = "thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s"
@@ -252,7 +252,7 @@ class OfficialPostgres:
             **(checkpoint.get("channel_values") or {}),
             **{channel: self._serde.loads_typed((type_, data)) for channel, type_, data in blobs},
         }
-        return HeldCheckpoint(
+        return ForeignCheckpoint(
             thread_id,
             checkpoint_ns,
             checkpoint_id,
@@ -262,7 +262,7 @@ class OfficialPostgres:
             self.read_writes(**key),
         )
 
-    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]:
+    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
         """Return the writes of a checkpoint."""
         rows = self._rows(
             f"""
@@ -302,15 +302,15 @@ def _pages(ask: Callable[[str, str], Sequence[tuple[str]]]) -> Iterator[Sequence
 
 
 def _by_thread(rows: Iterable[tuple[Any, ...]]) -> Mapping[str, Locations]:
-    found: dict[str, dict[tuple[str, str], Counted]] = {}
+    found: dict[str, dict[tuple[str, str], WriteCounts]] = {}
     for thread_id, ns, checkpoint_id, writes, replaceable in rows:
-        found.setdefault(thread_id, {})[ns, checkpoint_id] = Counted(writes, replaceable)
+        found.setdefault(thread_id, {})[ns, checkpoint_id] = WriteCounts(writes, replaceable)
     return found
 
 
-def _writes(serde: SerializerProtocol, rows: Iterable[tuple[Any, ...]]) -> list[HeldWrite]:
+def _writes(serde: SerializerProtocol, rows: Iterable[tuple[Any, ...]]) -> list[ForeignWrite]:
     return [
-        HeldWrite(task_id, task_path, idx, channel, serde.loads_typed((type_, data)))
+        ForeignWrite(task_id, task_path, idx, channel, serde.loads_typed((type_, data)))
         for task_id, task_path, idx, channel, type_, data in rows
     ]
 

@@ -5,56 +5,46 @@ Must not know: SQL, connections, terminals, pages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.model.records import Question
-from langgraph_checkpoint_custom.operations.interrupts import open_among
-from langgraph_checkpoint_custom.tools.chats import Message, chat_of
-from langgraph_checkpoint_custom.tools.display import brief, json_of, object_of, plain
+from langgraph_checkpoint_custom.tools.chats import chat_of
+from langgraph_checkpoint_custom.tools.display import brief, object_of, plain
+from langgraph_checkpoint_custom.tools.states import Channel
 
-# Channels of LangGraph's own, which say what runs next.
-_INNER = ("branch:", "join:", "__")
 # The keys under which a dict that asks has its question.
 _ASKING = ("question", "message", "text", "prompt", "query")
 
 
-def question_of(interrupt: Any) -> tuple[str | None, Any]:
-    """Return the id of an interrupt that was read raw, and its question."""
+def question_of(interrupt: Any) -> Question:
+    """Return the id and the question of an interrupt that was read raw; the id is None if it has none."""
     if isinstance(interrupt, Question):
         return interrupt
     if isinstance(interrupt, dict) and interrupt.keys() == {"id", "value"}:  # How a `Question` is stored.
-        return interrupt["id"], interrupt["value"]
-    made = object_of(interrupt) if isinstance(interrupt, Extension) else None
-    content = made.content if made and isinstance(made.content, dict) else {"value": interrupt}
-    return content.get("id"), content.get("value")
+        return Question(**interrupt)
+    stored = object_of(interrupt) if isinstance(interrupt, Extension) else None
+    content = stored.content if stored and isinstance(stored.content, dict) else {"value": interrupt}
+    return Question(content.get("id"), content.get("value"))
 
 
-def line_of(found: CheckpointTuple, chats: Mapping[str, Sequence[Message]], limit: int) -> str:
-    """Return what a person looks for in a list of threads.
+def line_of(channels: Sequence[Channel], questions: Sequence[Question], limit: int) -> tuple[str, str]:
+    """Return what a person looks for in a list of threads: who says something last, and what; or the state.
 
     Args:
-        found: The newest checkpoint of the thread, read raw.
-        chats: Its chats, also rebuilt ones and those of other frameworks; where a value is a chat, it may be left out.
+        channels: The channels of the newest checkpoint.
+        questions: Its open questions.
         limit: Characters.
     """
-    for interrupt in open_among(found.pending_writes or []):
-        return "asks: " + text_of(question_of(interrupt)[1], limit)
-    values = found.checkpoint["channel_values"]
-    for chat in (*chats.values(), *map(chat_of, values.values())):
-        if chat:
-            last = chat[-1]
-            return _cut(f"{last.name or last.role}: {last.text}", limit)
-    shown = {name: value for name, value in values.items() if not name.startswith(_INNER) and value is not None}
-    return _cut(", ".join(f"{name}: {text_of(value, 60)}" for name, value in shown.items()), limit)
-
-
-def json_of_question(interrupt: Any) -> Any:
-    """Convert an interrupt that was read raw for JSON."""
-    return json_of(interrupt._asdict() if isinstance(interrupt, Question) else interrupt)
+    for question in questions:
+        return "asks", text_of(question.value, limit)
+    for channel in channels:
+        if channel.chat:
+            last = channel.chat[-1]
+            return last.name or last.role, _cut(last.text, limit)
+    shown = [each for each in channels if each.readable and not each.inner and each.value is not None]
+    return "", _cut(", ".join(f"{each.name}: {text_of(each.value, 60)}" for each in shown), limit)
 
 
 def text_of(value: Any, limit: int) -> str:

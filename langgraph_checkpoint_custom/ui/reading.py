@@ -19,19 +19,18 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 
-from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.raw import RawReader
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, prefix_text, thread_text
-from langgraph_checkpoint_custom.model.namespaced_ids import kind_of
-from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord, time_from
+from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question, ThreadPage, ThreadRecord, time_from
 from langgraph_checkpoint_custom.operations.export_rows import next_thread
 from langgraph_checkpoint_custom.operations.inspector import (
     CheckpointSize,
     TimelineRecord,
+    ValueSize,
     WriteSize,
     sizes_of_checkpoint,
     timeline,
@@ -40,43 +39,15 @@ from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_up_to
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
-from langgraph_checkpoint_custom.tools.display import counted, plain, sent_to, tasks, time_of
-from langgraph_checkpoint_custom.tools.frameworks import LOGS, chat_of_framework
+from langgraph_checkpoint_custom.tools.display import plain, sent_to, tasks, time_of
 from langgraph_checkpoint_custom.tools.raw import without_classes
-from langgraph_checkpoint_custom.tools.summary import question_of, text_of
-from langgraph_checkpoint_custom.ui.texts import line
+from langgraph_checkpoint_custom.tools.states import Channel, channels_of, reason_of
+from langgraph_checkpoint_custom.tools.summary import line_of, question_of
 
 # Checkpoints in the picture of a thread, the newest ones.
 TIMELINE = 5_000
-# Channels of LangGraph's own, which say what runs next.
-_INNER = ("branch:", "join:", "__start__", "__pregel_", "__input__", "__previous__")
-
-
-class Channel(NamedTuple):
-    """A channel of a state.
-
-    Attributes:
-        name: The channel.
-        value: Its value, raw; None if it cannot be shown.
-        chat: Its messages, if it is a chat.
-        bytes: What it takes, stored; None if that is not known.
-        shared: How many of these bytes the parent's value has as well.
-        note: How the value was found, or why it is not here.
-        readable: Whether there is a value.
-        writes: For a `DeltaChannel` that is not a chat: the writes that it is made of.
-        inner: Whether it is one of LangGraph's own.
-    """
-
-    name: str
-    value: Any = None
-    chat: Sequence[Message] | None = None
-    bytes: int | None = None
-    shared: int = 0
-    note: str = ""
-    readable: bool = True
-    writes: Sequence[Any] = ()
-    inner: bool = False
+# Characters of what was said last in a thread.
+LINE = 160
 
 
 class Write(NamedTuple):
@@ -97,13 +68,6 @@ class Part(NamedTuple):
 
     run_id: str
     tasks: int
-
-
-class Question(NamedTuple):
-    """An open interrupt."""
-
-    id: str | None
-    value: Any
 
 
 @dataclass
@@ -256,7 +220,7 @@ class Store:
             found = self.saver.get_tuple(config_of(*key))  # type: ignore[arg-type]
         except CheckpointError as error:
             found = None
-            state.problem = _reason(error)
+            state.problem = reason_of(error)
         if found is None:
             self._show_structure(state)
         else:
@@ -266,11 +230,8 @@ class Store:
     def _show_structure(self, state: State) -> None:
         sizes = state.sizes
         inside = "in the checkpoint document"
-        own = [Channel(name, readable=False, note=inside, inner=_is_inner(name)) for name in sizes.inline]
-        own += [
-            Channel(one.channel, bytes=one.bytes, shared=one.shared, readable=False, inner=_is_inner(one.channel))
-            for one in sizes.values
-        ]
+        own = [Channel(name, readable=False, note=inside) for name in sizes.inline]
+        own += [Channel(one.channel, bytes=one.bytes, shared=one.shared, readable=False) for one in sizes.values]
         there = {channel.name for channel in own}
         rebuilt_from = "rebuilt from earlier steps"
         own += [Channel(name, readable=False, note=rebuilt_from) for name in sizes.delta if name not in there]
@@ -283,21 +244,7 @@ class Store:
         state.time = time_from(document.get("ts")) or state.time
         state.versions = document.get("channel_versions") or {}
         stored = {one.channel: one for one in state.sizes.values}
-        channels = []
-        for name, value in document["channel_values"].items():
-            size = stored.get(name)
-            channels.append(
-                Channel(
-                    name,
-                    value,
-                    chat_of(value),
-                    size.bytes if size else _length(value),
-                    size.shared if size else 0,
-                    "a snapshot of a DeltaChannel" if isinstance(value, DeltaSnapshot) else "",
-                    inner=_is_inner(name),
-                )
-            )
-        state.channels = self._with_framework([*channels, *self._deltas(state, found)], state.key, found)
+        state.channels = [_sized(channel, stored.get(channel.name)) for channel in channels_of(self.saver, found)]
         pending = found.pending_writes or []
         # `pending` and the sizes are sorted alike, and come from two reads: a write may have been added in between.
         sends = sent_to(document["channel_values"])
@@ -305,60 +252,12 @@ class Store:
             _write(one, value, sends, readable=(one.task_id, one.channel) == (task_id, channel))
             for one, (task_id, channel, value) in zip(state.sizes.writes, pending, strict=False)
         ]
-        state.questions = [Question(*question_of(each)) for each in open_among(pending)]
+        state.questions = [question_of(each) for each in open_among(pending)]
         seen = {question.id for question in state.questions}
-        asked = [Question(*question_of(each)) for each in _elements(state.writes, "interrupt")]
+        asked = [question_of(each) for each in _elements(state.writes, "interrupt")]
         state.answered = [question for question in asked if question.id not in seen]
         state.answers = list(_elements(state.writes, "answer"))
         state.following = tasks(document["channel_values"])
-
-    def _with_framework(self, channels: list[Channel], key: Key, found: CheckpointTuple) -> Sequence[Channel]:
-        """Return the channels, and in a thread of another framework its chat, which may be in a log of its own."""
-        kind = kind_of(key.thread_id)
-        if kind is None or key.checkpoint_ns:
-            return channels
-        values = found.checkpoint["channel_values"]
-        entries: Sequence[Any] = ()
-        if kind in LOGS and isinstance(values.get("log"), str):
-            log = self.saver.get_tuple(config_of(key.thread_id, LOGS[kind], values["log"]))
-            entries = [value for _, _, value in (log and log.pending_writes) or ()]
-        chat = chat_of_framework(kind, values, entries)
-        if not chat:
-            return channels
-        value = values.get("messages", entries)
-        own = Channel("messages", value, chat, _length(value), note=f"the chat of a {kind} thread")
-        return [own, *(channel for channel in channels if channel.name != "messages")]
-
-    def _deltas(self, state: State, found: CheckpointTuple) -> Sequence[Channel]:
-        """Return the `DeltaChannel`s without a value of their own, rebuilt where LangGraph's rules are known."""
-        counters = found.metadata.get("counters_since_delta_snapshot") or {}
-        names = [name for name in counters if name not in found.checkpoint["channel_values"]]
-        if not names:
-            return ()
-        try:
-            histories = self.saver.get_delta_channel_history(config=config_of(*state.key), channels=names)  # type: ignore[arg-type]
-        except CheckpointError as error:
-            return [Channel(name, readable=False, note=_reason(error)) for name in names]
-        channels = []
-        for name in names:
-            writes = [value for _, _, value in histories[name]["writes"]]
-            seed = histories[name].get("seed")
-            made = rebuilt(seed, writes)
-            since = "a snapshot" if seed is not None else "nothing"
-            if made is not None:
-                earlier = counted(len(writes), "write")
-                note = f"rebuilt from {since} and {earlier} of earlier steps, by LangGraph's rule"
-                channels.append(Channel(name, made.value, chat_of(made.value), note=note))
-            elif not writes and seed is None:
-                channels.append(Channel(name, readable=False, note="nothing was written to it yet"))
-            else:
-                note = (
-                    f"a DeltaChannel: its reducer, which only the application knows, makes the value of {since} and "
-                    f"{counted(len(writes), 'write')}; they follow in their order"
-                )
-                parts = writes if seed is None else [seed, *writes]
-                channels.append(Channel(name, readable=False, note=note, writes=parts))
-        return channels
 
     # Lists
 
@@ -368,8 +267,9 @@ class Store:
         counted: Counted = self.run(sizes_up_to(d, [thread_text(thread_id)], MOST))[thread_id]
         newest = self.newest(thread_id)
         state = self.state(Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
-        role, text = _line_of(state)
-        return Summary(state_of(state), role, text, counted)
+        if state.problem:
+            return Summary(state_of(state), "", state.problem, counted)
+        return Summary(state_of(state), *line_of(state.channels, state.questions, LINE), counted)
 
 
 def state_of(state: State) -> str:
@@ -404,23 +304,6 @@ def thread_record(store: Store, thread_id: str) -> ThreadRecord | None:
         return None
 
 
-def _line_of(state: State) -> tuple[str, str]:
-    """Return the role and the text of the last message, or the state in a line."""
-    if state.problem:
-        return "", state.problem
-    for question in state.questions:
-        return "asks", line(text_of(question.value, 300))
-    for channel in state.channels:
-        if channel.chat:
-            return channel.chat[-1].role, line(channel.chat[-1].text)
-    shown = [f"{each.name}: {line(text_of(each.value, 60), 60)}" for each in state.channels if _is_shown(each)]
-    return "", line(", ".join(shown))
-
-
-def _is_shown(channel: Channel) -> bool:
-    return channel.readable and not channel.inner and channel.value is not None
-
-
 def _elements(writes: Sequence[Write], what: str) -> Iterator[Any]:
     """Yield the elements of the writes of a kind, such as the interrupts of a task, each once."""
     seen: list[Any] = []
@@ -453,8 +336,10 @@ def _node(path: str, sends: Sequence[str]) -> str:
     return "sent task"
 
 
-def _is_inner(name: str) -> bool:
-    return name.startswith(_INNER)
+def _sized(channel: Channel, stored: ValueSize | None) -> Channel:
+    if stored is not None:
+        return channel._replace(bytes=stored.bytes, shared=stored.shared)
+    return channel if channel.rebuilt else channel._replace(bytes=_length(channel.value))
 
 
 def _length(value: Any) -> int | None:
@@ -462,11 +347,3 @@ def _length(value: Any) -> int | None:
         return len(pack(value))
     except Exception:  # It came from bytes that cannot be written again.
         return None
-
-
-def _reason(error: CheckpointError) -> str:
-    """Return why something cannot be read, and what helps where that is a key."""
-    reason = str(error).partition(" (thread ")[0]
-    if isinstance(error, CorruptCheckpoint) and "+" in (error.type or ""):
-        return f"{reason}. The variables with the keys have to be in the environment of the inspector"
-    return reason

@@ -107,12 +107,15 @@ def test_show_and_diff_rebuild_messages_as_langgraph_does(cli: Cli) -> None:
     found = cli.json("show", "1")
     assert found["not_stored_here"] == ["messages", "other"]
     text = cli("show", "1")
-    assert "messages: 1 message, rebuilt from earlier steps\n  ai      two\n" in text
-    assert "rebuilt from earlier steps: other\n" in text  # Only the application knows its reducer.
+    assert (
+        "messages: 1 message, rebuilt from nothing and 6 writes of earlier steps, by LangGraph's rule\n  ai      two\n"
+        in text
+    )
+    assert "other: a DeltaChannel: its reducer, which only the application knows" in text
     newest, *_, first = cli.json("history", "1")["checkpoints"]
     text = cli("diff", "--thread", "1", first["checkpoint_id"], newest["checkpoint_id"])
     assert "messages: 1 added\n+ ai      two\n" in text
-    assert "Not compared, because they are rebuilt from earlier steps: other\n" in text
+    assert "other: not compared: a DeltaChannel: " in text
     assert "The states are the same." in cli("diff", "1", "1")
 
 
@@ -128,11 +131,11 @@ def test_diff_shows_messages_and_lines(cli: Cli) -> None:
     text = cli("diff", "--thread", "1", id_of(first), id_of(last))
     assert "messages: 1 removed, 1 changed, 1 added\n- ai      calls price(of='Crema', n=2)\n~ tool 3\n" in text
     assert "  -12 EUR\n  +13 EUR\n  +or less\n+ ai      May I?\n" in text
-    assert "plan\n  @@ -3,4 +3,4 @@\n   three\n   four\n  -five\n  +5\n   six\n" in text
+    assert "plan: changed\n  …\n   three\n   four\n  -five\n  +5\n   six\n" in text
     assert "chat: 3 added\n" in text
-    assert "number   1   2" in text
+    assert "  number: 1 is now 2\n" in text
     assert "same" not in text
-    assert "more: {} is now {'response_metadata': {'a': 1}}" in cli("diff", "3", "2")
+    assert "more.response_metadata: nothing is now {'a': 1}" in cli("diff", "3", "2")
     assert cli.json("diff", "3", "2")["same"] is False
     assert cli("diff", "3", "3") == "The states are the same.\n"
 
@@ -142,7 +145,7 @@ def test_sessions_are_shown_as_chats(cli: Cli) -> None:
         messages: Any = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
         SessionStore(saver, "acme").save(SessionCheckpoint("chat", 1, messages, {"todos": ["one"]}))
     shown = r"\x1esession/acme/chat"
-    assert "messages: 2 messages\n  human   hi\n  ai      hello\n" in cli("show", shown)
+    assert "messages: 2 messages, the chat of a session thread\n  human   hi\n  ai      hello\n" in cli("show", shown)
     (line,) = (line for line in cli("threads").splitlines() if "acme" in line)
     assert squeezed(line).startswith(rf"{shown} session ")
     assert "ai: hello" in line
@@ -164,7 +167,8 @@ def test_cubeloops_messages_are_shown_without_an_option(cli: Cli) -> None:
     with cli.store.open() as saver:
         asyncio.run(CubeLoopCheckpointer(saver).append("1", chat))
     text = cli("show", r"\x1ecubeloop/1")
-    assert "messages: 3 messages\n  human   Buy coffee\n  ai      ok\n          calls price(of='Crema')\n" in text
+    assert "messages: 3 messages, the chat of a cubeloop thread\n  human   Buy coffee\n" in text
+    assert "\n  ai      ok\n          calls price(of='Crema')\n" in text
     assert "  tool    12 EUR\n" in text
     assert "tool: 12 EUR" in cli("threads")
 
@@ -188,5 +192,6 @@ def test_pydantic_deeps_messages_are_shown_without_an_option(cli: Cli) -> None:
         checkpoint = Checkpoint("id", "label", 1, chat, 3, datetime.now(timezone.utc), {})
         asyncio.run(DeepCheckpointStore(saver, "1").save(checkpoint))
     text = cli("show", r"\x1epydantic-deep/1")
-    assert "messages: 3 messages\n  human   Buy coffee\n  ai      ok\n          calls price(of='Crema')\n" in text
+    assert "messages: 3 messages, the chat of a pydantic-deep thread\n  human   Buy coffee\n" in text
+    assert "\n  ai      ok\n          calls price(of='Crema')\n" in text
     assert '  tool    {"eur": 12}\n' in text

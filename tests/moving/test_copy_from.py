@@ -9,11 +9,13 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_checkpoint_custom import CheckpointSaver
-from langgraph_checkpoint_custom.tools.migration import Moved, acopy_from, copy_from
+from langgraph_checkpoint_custom.tools.migration import MoveReport, acopy_from, copy_from
 from tests.moving.official import everything, play
 
 
-def copied(api: str, source: InMemorySaver, target: CheckpointSaver, threads: Sequence[str] | None = None) -> Moved:
+def copied(
+    api: str, source: InMemorySaver, target: CheckpointSaver, threads: Sequence[str] | None = None
+) -> MoveReport:
     if api == "sync":
         return copy_from(source, target, threads)
     return asyncio.run(acopy_from(source, target, threads))

@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.tools import exchange
 from langgraph_checkpoint_custom.tools.exchange import (
     BrokenExport,
-    Exchanged,
+    ExchangeReport,
     count_exported,
     export_file,
     import_file,
@@ -116,7 +116,7 @@ def test_threads_of_tenants_are_moved_to_the_same_tenants(
                 export_file(saver, tmp_path / "all.zst", progress=stop)
         assert export_file(saver, tmp_path / "all.zst").threads == 7
         assert export_file(saver, tmp_path / "own.zst", tenants=False).threads == 1
-        assert import_file(other, tmp_path / "all.zst") == Exchanged(7, export_rows(tmp_path / "all.zst"), {})
+        assert import_file(other, tmp_path / "all.zst") == ExchangeReport(7, export_rows(tmp_path / "all.zst"), {})
         assert of_all_tenants(other) == expected
         for name in ("acme", "öther"):
             found = other.for_tenant(name).get_tuple(config("1"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
-from langgraph_checkpoint_custom.tools.exchange import Exchanged, export_file, import_file, transfer
+from langgraph_checkpoint_custom.tools.exchange import ExchangeReport, export_file, import_file, transfer
 from langgraph_checkpoint_custom.tools.migration import migrate
 from tests.behaviour.helpers import LONG, noise
 from tests.behaviour.test_names import deep_nest, wide_join
@@ -69,18 +69,18 @@ def test_a_thread_that_the_target_cannot_hold_is_a_problem(tmp_path: Path, store
             assert found.pending_writes == [("task", noise(3_000), "b")]
 
 
-def through_a_file(source: CheckpointSaver, target: CheckpointSaver, folder: Path) -> Exchanged:
+def through_a_file(source: CheckpointSaver, target: CheckpointSaver, folder: Path) -> ExchangeReport:
     export_file(source, folder / "all.zst")
     return import_file(target, folder / "all.zst")
 
 
-def directly(source: CheckpointSaver, target: CheckpointSaver, folder: Path) -> Exchanged:
+def directly(source: CheckpointSaver, target: CheckpointSaver, folder: Path) -> ExchangeReport:
     return transfer(source, target)
 
 
 @pytest.mark.parametrize("move", [through_a_file, directly])
 def test_long_names_are_exported_and_imported(
-    source: CheckpointSaver, store: Store, tmp_path: Path, move: Callable[..., Exchanged]
+    source: CheckpointSaver, store: Store, tmp_path: Path, move: Callable[..., ExchangeReport]
 ) -> None:
     for number, make in enumerate((wide_join, deep_nest)):
         make().compile(source).invoke({"log": []}, {"configurable": {"thread_id": f"{number}"}})

@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, _DeltaSnapshot
 from pydantic import BaseModel, create_model
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, SchemaForeign
-from langgraph_checkpoint_custom.tools.migration import Moved, migrate
+from langgraph_checkpoint_custom.tools.migration import MoveReport, migrate
 from langgraph_checkpoint_custom.tools.official import PAGE, open_official
 from tests.golden.content import VALUES
 from tests.moving.official import Official, config, everything, play, step
@@ -146,7 +146,7 @@ def test_a_second_migration_reads_no_values_that_were_moved(official: Official, 
         events.clear()
         for verify in (False, None):  # By default, only what is new is compared.
             events.clear()
-            assert migrate(official.url, target, verify=verify) == Moved(threads=30)
+            assert migrate(official.url, target, verify=verify) == MoveReport(threads=30)
             assert [(event.name, event.round_trips) for event in events] == [("checkpoints_of_threads", 1)]
         assert len(migrate(official.url, target, verify=True).problems) == 30  # The comparison reads the values.
 

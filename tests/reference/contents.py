@@ -61,7 +61,7 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
                 "migrate": ("migration.md", "migrate("),
                 "copy_from": ("migration.md", "copy_from("),
                 "acopy_from": ("migration.md", "acopy_from("),
-                "Moved": ("migration.md", "moved.problems"),
+                "MoveReport": ("migration.md", "moved.problems"),
             },
         ),
         (
@@ -71,7 +71,7 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
                 "import_file": ("export.md", "import_file("),
                 "transfer": ("export.md", "transfer("),
                 "count_exported": ("export.md", '"threads":'),
-                "Exchanged": ("export.md", ".problems"),
+                "ExchangeReport": ("export.md", ".problems"),
                 "BrokenExport": ("export.md", "import_file("),
             },
         ),

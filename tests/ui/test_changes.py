@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langgraph_checkpoint_custom.tools.changes import Change, Line, PathChange, changes
 from langgraph_checkpoint_custom.tools.chats import chat_of
-from langgraph_checkpoint_custom.ui.changes import Change, Line, PathChange, changes
-from langgraph_checkpoint_custom.ui.reading import Channel
+from langgraph_checkpoint_custom.tools.states import Channel
 from langgraph_checkpoint_custom.ui.treemap import treemap
 from tests.ui.test_chats import raw
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_read_is_not_compared() -> None:
     unreadable = Channel("secret", readable=False, note="it is encrypted")
     ((change,), _) = changes([unreadable], [unreadable])
     assert (change.what, change.note) == ("unknown", "it is encrypted")
-    assert changes([Channel("branch:to:x", None, inner=True)], []) == ([], [])
+    assert changes([Channel("branch:to:x")], []) == ([], [])
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=40), st.integers(1, 2_000), st.integers(1, 2_000))

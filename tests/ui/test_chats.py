@@ -115,7 +115,7 @@ def test_a_delta_channel_is_rebuilt_as_langgraph_does(seed: Any, writes: list[An
     if found is None:
         assert expected == []
     else:
-        messages = chat_of(found.value) or []
+        messages = chat_of(found) or []
         assert [(one.id, one.text) for one in messages] == [(one.id, str(one.content)) for one in expected]
 
 

@@ -137,11 +137,11 @@ class CubeLoopCheckpointer:
         """Store the answer to a question of a run."""
         new, run = _json(answer), run_id or ""
 
-        def note(channels: Channels) -> Channels:
+        def add(channels: Channels) -> Channels:
             answers = channels.get("answers", {})
             return {"answers": {**answers, run: {**answers.get(run, {}), question_id: new}}}
 
-        await self._change(thread_id, note)
+        await self._change(thread_id, add)
 
     async def load_hitl_answer(
         self, thread_id: str, question_id: str, *, run_id: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from langgraph_checkpoint_custom.ui.app import View
+from langgraph_checkpoint_custom.ui.inspector import View
 from langgraph_checkpoint_custom.ui.pages import difference, inbox, space, thread, threads
 
 ROUTES: Mapping[str, View] = {

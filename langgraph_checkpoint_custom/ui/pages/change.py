@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.ui.app import Inspector, link
+from langgraph_checkpoint_custom.ui.inspector import Inspector, link
 from langgraph_checkpoint_custom.ui.texts import marked
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")

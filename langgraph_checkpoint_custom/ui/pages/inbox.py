@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
 from langgraph_checkpoint_custom.tools.summary import question_of
-from langgraph_checkpoint_custom.ui.app import Inspector
-from langgraph_checkpoint_custom.ui.reading import Question
+from langgraph_checkpoint_custom.ui.inspector import Inspector
 
 # Threads on a page.
 PAGE = 30
@@ -27,7 +26,7 @@ def inbox(inspector: Inspector, request: Request) -> Response:
             "kind": kind_of(one.thread_id),
             "name": " / ".join(name_of(one.thread_id)),
             "since": one.since,
-            "questions": [Question(*question_of(each)) for each in one.interrupts],
+            "questions": [question_of(each) for each in one.interrupts],
         }
         for one in waiting[begin : begin + PAGE]
     ]

@@ -13,7 +13,7 @@ from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import thread_text
 from langgraph_checkpoint_custom.operations import sizes as counting
 from langgraph_checkpoint_custom.retention import Retention
-from langgraph_checkpoint_custom.ui.app import Inspector
+from langgraph_checkpoint_custom.ui.inspector import Inspector
 from langgraph_checkpoint_custom.ui.texts import namespace
 from langgraph_checkpoint_custom.ui.treemap import Box, treemap
 

@@ -13,7 +13,7 @@ from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
 from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, thread_counts
 from langgraph_checkpoint_custom.operations.sizes import MOST
 from langgraph_checkpoint_custom.tools.display import json_of, time_of
-from langgraph_checkpoint_custom.ui.app import Data, Inspector
+from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import State, Store, parts_of, state_of
 from langgraph_checkpoint_custom.ui.timeline import as_json, picture_of
 

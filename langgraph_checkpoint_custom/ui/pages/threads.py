@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom.model.records import ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import threads_with_label
 from langgraph_checkpoint_custom.operations.sizes import MOST
 from langgraph_checkpoint_custom.tools.display import size, time_of, up_to
-from langgraph_checkpoint_custom.ui.app import Data, Inspector
+from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import Store, ThreadList, thread_record
 from langgraph_checkpoint_custom.ui.texts import marked
 

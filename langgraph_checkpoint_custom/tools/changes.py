@@ -1,6 +1,6 @@
 """What differs between two states, channel by channel: messages, lines of text, and paths in other values.
 
-Must not know: the store, requests, HTML.
+Must not know: SQL, connections, terminals, pages.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.tools.chats import Message
 from langgraph_checkpoint_custom.tools.display import NOTHING, brief, counted, differences, plain
-from langgraph_checkpoint_custom.ui.reading import Channel
+from langgraph_checkpoint_custom.tools.states import Channel
 
-# Differences of one channel that are shown, and unchanged lines around a change.
+# Differences of one channel that are returned by default, and unchanged lines around a change.
 MOST = 200
 AROUND = 2
 
@@ -27,20 +27,24 @@ class Line(NamedTuple):
     text: str
 
 
-class MessageChange(NamedTuple):
-    """A message that was added ("+"), removed ("-") or changed ("~"); a changed one has the lines of its text."""
-
-    sign: str
-    message: Message
-    lines: Sequence[Line] = ()
-
-
 class PathChange(NamedTuple):
     """A place inside a value that differs; None where there is nothing."""
 
     path: str
     before: str | None
     after: str | None
+
+
+class MessageChange(NamedTuple):
+    """A message that was added ("+"), removed ("-") or changed ("~").
+
+    A changed one has the lines of its text, and the other fields that differ.
+    """
+
+    sign: str
+    message: Message
+    lines: Sequence[Line] = ()
+    fields: Sequence[PathChange] = ()
 
 
 class Change(NamedTuple):
@@ -65,13 +69,22 @@ class Change(NamedTuple):
     more: bool = False
 
 
-def changes(before: Sequence[Channel], after: Sequence[Channel]) -> tuple[list[Change], list[str]]:
-    """Return what differs between two states, and the names of the channels that are the same."""
+def changes(
+    before: Sequence[Channel], after: Sequence[Channel], *, most: int = MOST, around: int = AROUND
+) -> tuple[list[Change], list[str]]:
+    """Return what differs between two states, and the names of the channels that are the same.
+
+    Args:
+        before: The channels of one state.
+        after: Those of the other.
+        most: How many differences of a channel to return.
+        around: How many unchanged lines to return around those that differ.
+    """
     old = {channel.name: channel for channel in before if not channel.inner}
     new = {channel.name: channel for channel in after if not channel.inner}
     found, same = [], []
     for name in [*old, *(name for name in new if name not in old)]:
-        change = _change(name, old.get(name), new.get(name))
+        change = _change(name, old.get(name), new.get(name), most, around)
         if change is None:
             same.append(name)
         else:
@@ -79,7 +92,7 @@ def changes(before: Sequence[Channel], after: Sequence[Channel]) -> tuple[list[C
     return found, same
 
 
-def _change(name: str, old: Channel | None, new: Channel | None) -> Change | None:
+def _change(name: str, old: Channel | None, new: Channel | None, most: int, around: int) -> Change | None:
     what = "added" if old is None else "removed" if new is None else "changed"
     for channel in (old, new):
         if channel is not None and not channel.readable:
@@ -87,18 +100,13 @@ def _change(name: str, old: Channel | None, new: Channel | None) -> Change | Non
     if all(channel is None or channel.chat is not None or _is_empty(channel) for channel in (old, new)):
         one, other = ((channel.chat if channel else None) or () for channel in (old, new))
         if one or other:
-            return _chats(name, what, one, other)
+            return _chats(Change(name, what), one, other, most, around)
     left, right = (NOTHING if channel is None else _value(channel) for channel in (old, new))
     if isinstance(left, str) and isinstance(right, str):
-        if left == right:
-            return None
-        lines = list(islice(_lines(left, right), MOST + 1))
-        return Change(name, what, lines=lines[:MOST], more=len(lines) > MOST)
-    paths = list(islice(differences(left, right), MOST + 1))
-    if not paths:
-        return None
-    shown = [PathChange(one.path, _side(one.left), _side(one.right)) for one in paths[:MOST]]
-    return Change(name, what, paths=shown, more=len(paths) > MOST)
+        lines = list(islice(_lines(left, right, around), most + 1))
+        return Change(name, what, lines=lines[:most], more=len(lines) > most) if lines else None
+    paths = _paths(left, right, most + 1)
+    return Change(name, what, paths=paths[:most], more=len(paths) > most) if paths else None
 
 
 def _is_empty(channel: Channel) -> bool:
@@ -110,40 +118,52 @@ def _value(channel: Channel) -> Any:
     return value.value if isinstance(value, DeltaSnapshot) else value
 
 
+def _paths(left: Any, right: Any, most: int) -> list[PathChange]:
+    found = islice(differences(left, right), most)
+    return [PathChange(one.path, _side(one.left), _side(one.right)) for one in found]
+
+
 def _side(value: Any) -> str | None:
     return None if value is NOTHING else brief(value, 2_000)
 
 
-def _chats(name: str, what: str, old: Sequence[Message], new: Sequence[Message]) -> Change | None:
+def _chats(change: Change, old: Sequence[Message], new: Sequence[Message], most: int, around: int) -> Change | None:
     before, after = ([message.id or f"\0{number}" for number, message in enumerate(chat)] for chat in (old, new))
     if not all(message.id for message in (*old, *new)):  # Without ids, the same text is the same message.
         before, after = ([f"{message.role}\0{message.text}" for message in chat] for chat in (old, new))
     found: list[MessageChange] = []
     kept = 0
     for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag == "equal":
-            for one, other in zip(old[i:j], new[k:m], strict=True):
-                if one == other:
-                    kept += 1
-                else:
-                    found.append(MessageChange("~", other, list(islice(_lines(one.text, other.text), MOST))))
-        else:
+        if tag != "equal":
             found += [MessageChange("-", message) for message in old[i:j]]
             found += [MessageChange("+", message) for message in new[k:m]]
+            continue
+        for one, other in zip(old[i:j], new[k:m], strict=True):
+            if one == other:
+                kept += 1
+            else:
+                lines = list(islice(_lines(one.text, other.text, around), most))
+                found.append(MessageChange("~", other, lines, _paths(_fields(one), _fields(other), most)))
     if not found:
         return None
     note = f"{counted(kept, 'message')} as before" if kept else ""
-    return Change(name, what, note, messages=found[:MOST], more=len(found) > MOST)
+    return change._replace(note=note, messages=found[:most], more=len(found) > most)
 
 
-def _lines(old: str, new: str) -> Iterator[Line]:
-    before, after = old.splitlines(), new.splitlines()
-    for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(AROUND):
+def _fields(message: Message) -> dict[str, Any]:
+    """Return what a message has besides its text."""
+    parts = [part._asdict() for part in message.parts if part.kind != "text"]
+    return {**message._asdict(), "parts": parts, "calls": [call._asdict() for call in message.calls]}
+
+
+def _lines(old: str, new: str, around: int) -> Iterator[Line]:
+    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(around):
         if group[0][1] or group[0][3]:
             yield Line("…", "")
         for tag, i, j, k, m in group:
             if tag == "equal":
-                yield from (Line(" ", text) for text in before[i:j])
+                yield from (Line(" ", text.rstrip("\r\n")) for text in before[i:j])
             else:
-                yield from (Line("-", text) for text in before[i:j])
-                yield from (Line("+", text) for text in after[k:m])
+                yield from (Line("-", text.rstrip("\r\n")) for text in before[i:j])
+                yield from (Line("+", text.rstrip("\r\n")) for text in after[k:m])

@@ -1,0 +1,123 @@
+"""The state of a checkpoint for people, read raw: its channels, chats also where they have to be rebuilt.
+
+Must not know: SQL, connections, terminals, pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.base import CheckpointTuple
+
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
+from langgraph_checkpoint_custom.errors import CheckpointError, CorruptCheckpoint
+from langgraph_checkpoint_custom.model.keys import config_of
+from langgraph_checkpoint_custom.model.namespaced_ids import kind_of
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
+from langgraph_checkpoint_custom.tools.display import counted
+from langgraph_checkpoint_custom.tools.frameworks import LOGS, chat_of_framework
+
+# Channels of LangGraph's own, which say what runs next.
+_INNER = ("branch:", "join:", "__start__", "__pregel_", "__input__", "__previous__")
+
+
+class Channel(NamedTuple):
+    """A channel of a state.
+
+    Attributes:
+        name: The channel.
+        value: Its value, raw; None if it cannot be shown.
+        chat: Its messages, if it is a chat.
+        note: How the value was found, or why it is not here.
+        readable: Whether there is a value.
+        rebuilt: Whether it is a `DeltaChannel` whose value is not stored in this checkpoint.
+        writes: For a `DeltaChannel` that is not a chat: the writes that it is made of.
+        bytes: What it takes, stored; None if that is not known.
+        shared: How many of these bytes the parent's value has as well.
+    """
+
+    name: str
+    value: Any = None
+    chat: Sequence[Message] | None = None
+    note: str = ""
+    readable: bool = True
+    rebuilt: bool = False
+    writes: Sequence[Any] = ()
+    bytes: int | None = None
+    shared: int = 0
+
+    @property
+    def inner(self) -> bool:
+        """Whether it is one of LangGraph's own."""
+        return self.name.startswith(_INNER)
+
+
+def channels_of(saver: CheckpointSaver, found: CheckpointTuple) -> list[Channel]:
+    """Return the channels of a checkpoint that `saver` has read raw; in a thread of another framework also its chat."""
+    values = found.checkpoint["channel_values"]
+    snapshot = "a snapshot of a DeltaChannel"
+    channels = [
+        Channel(name, value, chat_of(value), snapshot if isinstance(value, DeltaSnapshot) else "")
+        for name, value in values.items()
+    ]
+    channels += _rebuilt_channels(saver, found)
+    where = found.config["configurable"]
+    kind = kind_of(where["thread_id"])
+    if kind is None or where["checkpoint_ns"]:
+        return channels
+    entries = _log(saver, where["thread_id"], kind, values)
+    chat = chat_of_framework(kind, values, entries)
+    if not chat:
+        return channels
+    own = Channel("messages", values.get("messages", entries), chat, f"the chat of a {kind} thread")
+    return [own, *(channel for channel in channels if channel.name != "messages")]
+
+
+def not_stored(found: CheckpointTuple) -> list[str]:
+    """Return the `DeltaChannel`s that have no value in a checkpoint."""
+    counters = found.metadata.get("counters_since_delta_snapshot")
+    return [name for name in counters or () if name not in found.checkpoint["channel_values"]]
+
+
+def _rebuilt_channels(saver: CheckpointSaver, found: CheckpointTuple) -> Iterator[Channel]:
+    """Yield the `DeltaChannel`s without a value here: chats are rebuilt, by the rule of LangGraph's own reducer."""
+    names = not_stored(found)
+    try:
+        histories = saver.get_delta_channel_history(config=found.config, channels=names) if names else {}
+    except CheckpointError as error:
+        yield from (Channel(name, note=reason_of(error), readable=False, rebuilt=True) for name in names)
+        return
+    for name in histories:
+        writes, seed = [value for _, _, value in histories[name]["writes"]], histories[name].get("seed")
+        value = rebuilt(seed, writes)
+        source = f"{'a snapshot' if seed is not None else 'nothing'} and {counted(len(writes), 'write')}"
+        if value is not None:
+            note = f"rebuilt from {source} of earlier steps, by LangGraph's rule"
+            yield Channel(name, value, chat_of(value), note, rebuilt=True)
+        elif not writes and seed is None:
+            yield Channel(name, note="nothing was written to it yet", rebuilt=True)
+        else:
+            note = (
+                f"a DeltaChannel: its reducer, which only the application knows, makes the value of {source}; "
+                "they follow in their order"
+            )
+            parts = writes if seed is None else [seed, *writes]
+            yield Channel(name, note=note, readable=False, rebuilt=True, writes=parts)
+
+
+def _log(saver: CheckpointSaver, thread_id: str, kind: str, values: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the entries of another framework's log, if it has one."""
+    if kind not in LOGS or not isinstance(values.get("log"), str):
+        return ()
+    log = saver.get_tuple(config_of(thread_id, LOGS[kind], values["log"]))
+    return [value for _, _, value in (log and log.pending_writes) or ()]
+
+
+def reason_of(error: CheckpointError) -> str:
+    """Return why something cannot be read, and what helps where that is a key."""
+    reason = str(error).partition(" (thread ")[0]
+    if isinstance(error, CorruptCheckpoint) and "+" in (error.type or ""):
+        return f"{reason}. The variables with the keys have to be in the environment"
+    return reason
