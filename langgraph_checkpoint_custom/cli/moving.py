@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.cli.common import (
     AnyTenant,
@@ -32,9 +33,13 @@ from langgraph_checkpoint_custom.cli.common import (
 from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, tell
 from langgraph_checkpoint_custom.cli.reading import classes_of
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
+from langgraph_checkpoint_custom.operations.verify import verify as verify_tables
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY, serde_of_key, settings_of
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
+from langgraph_checkpoint_custom.tools.migration import Diverged
+from langgraph_checkpoint_custom.tools.migration import migrate as migrate_tables
+from langgraph_checkpoint_custom.tools.official import open_official
 from langgraph_checkpoint_custom.url import open_saver
 
 commands = typer.Typer()
@@ -121,6 +126,13 @@ def migrate(
             show_default=False,
         ),
     ] = None,
+    diverged: Annotated[
+        Diverged,
+        typer.Option(
+            help="a thread that went on in both databases: report it, copy the source's to a thread of its own, or "
+            "make the source's newest checkpoint the head",
+        ),
+    ] = "report",
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -139,7 +151,7 @@ def migrate(
         kind = tables or _kind(source, "" if dry_run else given(url))
         target.setup()
         if kind == "official":
-            moved = _migrate(source, target, serde, verify)
+            moved = _migrate(source, target, serde, verify, diverged)
         else:
             moved = _transfer(source, target, tenant, tenants)
         missing = _missing(target) if dry_run else []
@@ -182,19 +194,21 @@ def _missing(saver: CheckpointSaver) -> list[str]:
     return missing
 
 
-def _migrate(source: str, target: CheckpointSaver, serde: Any, verify: bool | None) -> dict[str, Any]:
-    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-    from langgraph_checkpoint_custom.tools.migration import migrate
-    from langgraph_checkpoint_custom.tools.official import open_official
-
+def _migrate(
+    source: str, target: CheckpointSaver, serde: Any, verify: bool | None, diverged: Diverged
+) -> dict[str, Any]:
     def total() -> int:
         with open_official(source, JsonPlusSerializer()) as counted:
             return counted.count()
 
     with progress("threads", total) as report:
-        moved = migrate(
-            source, target, serde=serde, verify=verify, progress=lambda what, threads: report(threads, what)
+        moved = migrate_tables(
+            source,
+            target,
+            serde=serde,
+            verify=verify,
+            diverged=diverged,
+            progress=lambda what, threads: report(threads, what),
         )
     found: dict[str, Any] = {"threads": moved.threads, "checkpoints": moved.checkpoints, "writes": moved.writes}
     return {**found, **({} if verify is False else {"verified": moved.verified}), "problems": moved.problems}
@@ -215,14 +229,10 @@ def _transfer(source: str, target: CheckpointSaver, tenant: str | None, tenants:
 
 def _kind(source: str, target_url: str) -> str:
     """Return whose tables the source has, "official" or "own"."""
-    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-    from langgraph_checkpoint_custom.operations.verify import verify
-    from langgraph_checkpoint_custom.tools.official import open_official
-
     settings = settings_of(os.environ, source)
     with open_saver(source, **dict(settings.options)) as saver:
-        ours = saver.backend.driver.look(verify(saver.backend.dialect)).version is not None and source != target_url
+        version = saver.backend.driver.look(verify_tables(saver.backend.dialect)).version
+    ours = version is not None and source != target_url
     try:
         with open_official(source, JsonPlusSerializer()):
             official = True
@@ -267,8 +277,6 @@ def rekey(
     settings = settings_of(os.environ, where)
     options = settings.all_options() if not (key or old_key or unencrypted) and settings.keys else {}
     if not options:
-        from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
         options = dict(settings.options)
         options["previous_serdes"] = [JsonPlusSerializer()] if unencrypted else []
         options["previous_serdes"] += [_serde(name) for name in old_key or ()]

@@ -14,10 +14,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
@@ -35,7 +37,7 @@ from langgraph_checkpoint_custom.tools.foreign import (
     foreign_of,
     same,
 )
-from langgraph_checkpoint_custom.tools.official import Locations, OfficialStore, open_official
+from langgraph_checkpoint_custom.tools.official import Locations, OfficialStore, OfficialThreads, open_official
 
 # How often a thread that differs is moved and compared again: a run may have continued in between.
 ATTEMPTS = 3
@@ -67,6 +69,8 @@ class MoveReport:
         self.writes += len(one.writes)
 
 
+Diverged = Literal["report", "copy", "head"]
+
 # Called after each thread with the pass ("copy", "catch up", "verify") and the number of threads that it has done.
 Progress = Callable[[str, int], None]
 
@@ -77,25 +81,30 @@ def migrate(
     *,
     serde: SerializerProtocol | None = None,
     verify: bool | None = None,
+    diverged: Diverged = "report",
     progress: Progress = lambda what, threads: None,
 ) -> MoveReport:
     """Move everything from the database of an official LangGraph saver; runs may continue there.
 
     Args:
         source_url: The database with the official saver's tables; see `open_official`.
-        target: The saver to store to. A thread that is in both databases must not have continued in the target.
+        target: The saver to store to.
         serde: The serializer of the source. With an `EncryptedSerializer` the values are decrypted, and encrypted again
             if the target's serializer encrypts.
         verify: Which threads to read again from both sides and to compare: checkpoints, values, metadata, writes, and
             what `DeltaChannel`s are rebuilt from. By default, each thread in which something was stored, right after
             that; with True all threads, at the end; with False none.
+        diverged: What to do with a thread that went on in both databases after an earlier migration. "report" stores
+            nothing of it, and it is in `problems`. "copy" stores what the source has as a thread of its own, whose id
+            ends with "-official". "head" stores both branches in the thread, and makes the newest checkpoint of the
+            source its newest one, under a new id; if that checkpoint has pending writes, the thread is in `problems`.
         progress: Called after each thread with the name of the pass and the number of threads that it has done.
 
     Returns:
         What was moved. A thread that could not be moved is in `problems`; the others are moved nevertheless.
     """
     with open_official(source_url, raw_reader(serde or JsonPlusSerializer())) as source:
-        return _Move(source, target, progress).run(verify)
+        return _Move(source, target, diverged, progress).run(verify)
 
 
 def copy_from(
@@ -201,20 +210,48 @@ class _Known:
 _Ours = Mapping[tuple[str, str], int]
 
 
+def _goes_on(one: Locations | _Ours, other: Locations | _Ours) -> bool:
+    """Return whether a thread has checkpoints at one side that are newer than all that both sides have."""
+    last = max((checkpoint_id for _, checkpoint_id in one.keys() & other.keys()), default="")
+    return any(checkpoint_id > last for _, checkpoint_id in one.keys() - other.keys())
+
+
 def _to_do(theirs: Locations, ours: _Ours) -> dict[tuple[str, str], bool]:
     """Return the checkpoints that may differ in the target, older ones first, and whether each certainly differs.
 
     A checkpoint differs for certain if the target does not have it or has another number of its writes. With the same
     number, only the newest checkpoint of a namespace may differ: there an interrupt, a resume or an error may have
-    replaced an earlier one.
+    replaced an earlier one. If the thread went on in the target, the target has more writes of checkpoints that both
+    sides have.
     """
     heads = dict(theirs.keys())
+    goes_on = _goes_on(ours, theirs)
     found = {}
     for location, (writes, replaceable) in theirs.items():
+        is_head = heads[location[0]] == location[1]
+        if goes_on and location in ours:
+            if is_head and ours[location] < writes:
+                found[location] = True
+            continue
         is_new = ours.get(location) != writes
-        if is_new or (replaceable and heads[location[0]] == location[1]):
+        if is_new or (replaceable and is_head):
             found[location] = is_new
     return found
+
+
+def _diverges(theirs: Locations, ours: _Ours) -> bool:
+    """Return whether a thread went on at both sides."""
+    answered = any(location in ours for location in _to_do(theirs, ours))
+    return _goes_on(ours, theirs) and (answered or _goes_on(theirs, ours))
+
+
+def _heads(theirs: Locations) -> Sequence[tuple[str, str]]:
+    """Return the newest checkpoints of the graph and of its subgraphs with a memory, without those of single calls."""
+    return [(ns, checkpoint_id) for ns, checkpoint_id in dict(theirs.keys()).items() if ":" not in ns]
+
+
+class _WentOn(CheckpointError):
+    """A thread went on at both sides."""
 
 
 def _is_key(thread_id: str) -> bool:
@@ -229,8 +266,10 @@ def _is_key(thread_id: str) -> bool:
 class _Move:
     """One call of `migrate`."""
 
-    def __init__(self, source: OfficialStore, target: CheckpointSaver, progress: Progress) -> None:
-        self._source = source
+    def __init__(self, source: OfficialStore, target: CheckpointSaver, diverged: Diverged, progress: Progress) -> None:
+        self._source: OfficialThreads = source
+        self._pages = source.threads
+        self._diverged = diverged
         # A shallow copy of a saver shares its connections and caches.
         self._target = copy(target)
         self._target.serde = raw_reader(target.serde)
@@ -242,12 +281,12 @@ class _Move:
 
     def run(self, verify: bool | None) -> MoveReport:
         """Copy, copy again what was stored during the first pass, and compare."""
-        work = self._copy_and_verify if verify is None else self._copy
+        work = _Move._copy_and_verify if verify is None else _Move._copy
         self._pass("copy", work, self._changed)
         if self._moved.checkpoints:
             self._pass("catch up", work, self._changed)
         if verify:
-            self._pass("verify", self._verify, set)
+            self._pass("verify", _Move._verify, set)
         for thread_id, result in self._compared.items():
             if isinstance(result, int):
                 self._moved.verified += result
@@ -255,23 +294,36 @@ class _Move:
                 self._moved.problems.setdefault(thread_id, result)
         return self._moved
 
-    def _pass(self, what: str, work: Callable[[str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
+    def _pass(self, what: str, work: Callable[[_Move, str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
         """Call `work` with each thread that `chosen` returns of a page of ids."""
         self._moved.problems = {}  # A later pass finds a problem again if it is still there.
         number = 0
-        for page in self._source.threads():
+        for page in self._pages():
             concerned = chosen(page)
             for thread_id in page:
                 number += 1
                 try:
                     if thread_id in concerned:
-                        work(thread_id)
+                        self._work_on(thread_id, work)
                 except (StorageError, ClosedError):
                     raise
                 except (CheckpointError, ValueError) as error:
                     self._moved.problems[thread_id] = str(error)
                 self._progress(what, number)
         self._moved.threads = number
+
+    def _work_on(self, thread_id: str, work: Callable[[_Move, str], None]) -> None:
+        try:
+            work(self, thread_id)
+        except _WentOn:
+            if self._diverged != "copy":
+                raise
+            other = f"{thread_id}-official"
+            if self._source.locations([other]):
+                raise ConfigError(f"it went on at both sides, and there is a thread {other!r} already") from None
+            renamed = copy(self)
+            renamed._source = _Renamed(self._source, thread_id, other)
+            work(renamed, other)
 
     def _changed(self, thread_ids: Sequence[str]) -> set[str]:
         """Return the threads of which the target may lack something; reads no values."""
@@ -291,6 +343,19 @@ class _Move:
             theirs = self._source.locations([thread_id]).get(thread_id, {})
             ours = self._ours([thread_id]).get(thread_id, {})
             known = _Known()
+            diverges = _diverges(theirs, ours)
+            heads = [self._source.read(thread_id, *head) for head in _heads(theirs)] if diverges else []
+            if diverges and self._diverged != "head":
+                raise _WentOn(
+                    "it went on in the source and here, so nothing of it was copied; --diverged copy (in Python "
+                    f"diverged=\"copy\") stores the source's as thread '{thread_id}-official', and head makes the "
+                    "source's newest checkpoint the newest"
+                )
+            if any(head and head.writes for head in heads):
+                raise _WentOn(
+                    "it went on in the source and here, and the pending writes of the source's newest checkpoint are "
+                    'for no other id; nothing of it was copied; use --diverged copy (in Python diverged="copy")'
+                )
             for (ns, checkpoint_id), is_new in _to_do(theirs, ours).items():
                 if (ns, checkpoint_id) in ours:
                     location = thread_id, ns, checkpoint_id
@@ -301,6 +366,19 @@ class _Move:
                     self._target.put(*known.put_of(one))
                     self._moved.checkpoints += 1
                     self._put_writes(one.key, one.writes)
+            for head in heads:
+                self._make_newest(known, head, max(checkpoint_id for _, checkpoint_id in ours))
+
+    def _make_newest(self, known: _Known, head: ForeignCheckpoint | None, newest: str) -> None:
+        """Store a checkpoint once more, under an id above `newest`, unless it has one."""
+        if head is not None and head.checkpoint_id < newest:
+            fresh = max(str(uuid6()), str(UUID(int=UUID(newest).int + 1)))
+            checkpoint = {**head.checkpoint, "id": fresh}
+            metadata = {**head.metadata, "source": "fork"}
+            self._target.put(
+                *known.put_of(head._replace(checkpoint_id=fresh, checkpoint=checkpoint, metadata=metadata))
+            )
+            self._moved.checkpoints += 1
 
     def _replaced(self, location: tuple[str, str, str], writes: Sequence[ForeignWrite]) -> Sequence[ForeignWrite]:
         """Return the writes that have replaced others since the target stored them; comparing costs no commit."""
@@ -346,6 +424,7 @@ class _Move:
         """Return the number of checkpoints and None if all are the same, else 0 and a description of what differs."""
         with self._source.snapshot():
             missing = dict(self._source.locations([thread_id]).get(thread_id, {}))
+            goes_on = _goes_on(self._ours([thread_id]).get(thread_id, {}), missing)
             count = len(missing)
             heads = dict(missing.keys())
             for found in self._target.list(_thread(thread_id)):
@@ -353,6 +432,8 @@ class _Move:
                 if missing.pop((ns, checkpoint_id or ""), None) is None:
                     continue  # It was stored after the move.
                 one = self._source.read(thread_id, ns, checkpoint_id or "")
+                if one and goes_on:  # Its tasks have gone on here, and have written more.
+                    one, found = one._replace(writes=()), found._replace(pending_writes=[])
                 if one and (what := difference(self._without_excluded(one), found)):
                     return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: {what}"
                 if one and one.delta_channels and heads[ns] == checkpoint_id and (what := self._history_differs(one)):
@@ -376,10 +457,35 @@ class _Move:
         return None
 
 
+class _Renamed:
+    """The source, in which one thread has another id."""
+
+    def __init__(self, source: OfficialThreads, thread_id: str, other: str) -> None:
+        self._source = source
+        self._thread_id = thread_id
+        self._other = other
+
+    def snapshot(self) -> Any:
+        return self._source.snapshot()
+
+    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
+        return {self._other: self._source.locations([self._thread_id]).get(self._thread_id, {})}
+
+    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None:
+        one = self._source.read(self._thread_id, checkpoint_ns, checkpoint_id)
+        if one is None:
+            return None
+        renamed = {"thread_id": self._other} if one.metadata.get("thread_id") == self._thread_id else {}
+        return one._replace(thread_id=self._other, metadata={**one.metadata, **renamed})
+
+    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
+        return self._source.read_writes(self._thread_id, checkpoint_ns, checkpoint_id)
+
+
 class _Walk(BaseCheckpointSaver[Any]):
     """Walks over the ancestors in the source as LangGraph does."""
 
-    def __init__(self, source: OfficialStore) -> None:
+    def __init__(self, source: OfficialThreads) -> None:
         super().__init__()
         self._source = source
 

@@ -84,7 +84,11 @@ def test_migrate_from_the_official_saver(cli: Cli, official: Official) -> None:
             assert [each._asdict() for each in everything(saver)] == [each._asdict() for each in everything(source)]
             step(saver, "1", None, gone_on=True)
             step(source, "1", None, gone_on="elsewhere")
-    assert cli.json("migrate", "--from", official.url)["problems"] == {}
+    assert "it went on in the source and here" in cli.json("migrate", "--from", official.url, code=1)["problems"]["1"]
+    assert "'1-official'" in cli.error
+    assert cli.json("migrate", "--from", official.url, "--diverged", "copy")["problems"] == {}
+    assert {one["thread_id"] for one in cli.json("threads")["threads"]} == {"1", "1-official", "2"}
+    assert "'all'" in cli.fail("migrate", "--from", official.url, "--diverged", "all", code=2)
 
 
 def test_migrate_moves_tables_of_this_package(cli: Cli, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -9,15 +10,18 @@ from contextlib import closing
 from dataclasses import dataclass, make_dataclass
 from enum import Enum
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, _DeltaSnapshot
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel, create_model
+from typing_extensions import TypedDict
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, SchemaForeign
 from langgraph_checkpoint_custom.tools.migration import MoveReport, migrate
@@ -212,6 +216,106 @@ def test_a_run_continues_during_the_migration(official: Official, saver: Checkpo
         assert moved.problems == {}
         assert migrate(official.url, saver).problems == {}
         assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
+
+
+class Talk(TypedDict):
+    log: Annotated[list[str], operator.add]
+
+
+def talk(saver: BaseCheckpointSaver[Any], text: str, thread_id: str = "t", *, asks: bool = False) -> Any:
+    """A turn of a graph that remembers, and may ask a human; returns the graph."""
+    builder = StateGraph(Talk)
+    builder.add_node("answer", lambda state: {"log": [interrupt("really?") if asks else f"re: {state['log'][-1]}"]})
+    builder.add_edge(START, "answer")
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"log": [text]}, config(thread_id))
+    return graph
+
+
+def log_of(saver: CheckpointSaver, thread_id: str = "t") -> Any:
+    found = saver.get_tuple(config(thread_id))
+    return found and found.checkpoint["channel_values"].get("log")
+
+
+def test_a_thread_that_went_on_at_both_sides_is_a_problem(official: Official, saver: CheckpointSaver) -> None:
+    with official.open() as source:
+        for thread_id in ("t", "fine"):
+            talk(source, "one", thread_id)
+        assert migrate(official.url, saver).problems == {}
+        for verify in (None, True, False):
+            talk(saver, f"ours {verify}")
+            talk(source, f"theirs {verify}")
+            talk(source, f"theirs {verify}", "fine")
+            before = everything(saver)
+            moved = migrate(official.url, saver, verify=verify)
+            assert list(moved.problems) == ["t"]
+            assert "it went on in the source and here" in moved.problems["t"]
+            assert "'t-official'" in moved.problems["t"]
+            assert [one for one in everything(saver) if one.config["configurable"]["thread_id"] == "t"] == [
+                one for one in before if one.config["configurable"]["thread_id"] == "t"
+            ]
+        assert log_of(saver, "fine")[-1] == "re: theirs False"
+        assert log_of(saver)[-1] == "re: ours False"
+
+
+def test_a_thread_that_went_on_here_alone_stays_as_it_is(official: Official, saver: CheckpointSaver) -> None:
+    with official.open() as source:
+        talk(source, "one", asks=True)
+        assert migrate(official.url, saver).problems == {}
+        for answer in ("yes", "yes, really"):  # The question and the answer are writes to a checkpoint of both sides.
+            graph = talk(saver, "again", asks=True) if answer != "yes" else compiled_like(saver)
+            graph.invoke(Command(resume=answer), config("t"))
+            before = everything(saver)
+            for verify in (None, True):
+                moved = migrate(official.url, saver, verify=verify)
+                assert (moved.checkpoints, moved.writes, moved.problems) == (0, 0, {})
+            assert everything(saver) == before
+
+
+def compiled_like(saver: CheckpointSaver) -> Any:
+    """The graph of `talk` that asks, without a new turn."""
+    builder = StateGraph(Talk)
+    builder.add_node("answer", lambda state: {"log": [interrupt("really?")]})
+    builder.add_edge(START, "answer")
+    return builder.compile(checkpointer=saver)
+
+
+def test_what_went_on_in_the_source_becomes_a_thread_of_its_own(official: Official, saver: CheckpointSaver) -> None:
+    with official.open() as source:
+        talk(source, "one")
+        migrate(official.url, saver)
+        talk(saver, "ours")
+        for number in (1, 2):  # It may go on, and is copied again.
+            talk(source, f"theirs {number}")
+            moved = migrate(official.url, saver, diverged="copy")
+            assert moved.problems == {}
+            assert (moved.checkpoints, moved.verified) == ((6, 6) if number == 1 else (3, 9))
+            assert migrate(official.url, saver, diverged="copy", verify=True).problems == {}
+        assert log_of(saver)[-1] == "re: ours"
+        theirs = source.get_tuple(config("t"))
+        assert theirs
+        assert log_of(saver, "t-official") == theirs.checkpoint["channel_values"]["log"]
+        talk(saver, "goes on", "t-official")
+        assert log_of(saver, "t-official")[-2:] == ["goes on", "re: goes on"]
+        assert len(list(saver.list(config("t")))) == 6
+
+
+def test_what_went_on_in_the_source_becomes_the_head(official: Official, saver: CheckpointSaver) -> None:
+    with official.open() as source:
+        talk(source, "one")
+        migrate(official.url, saver)
+        talk(source, "theirs")
+        talk(saver, "ours")
+        moved = migrate(official.url, saver, diverged="head")
+        assert (moved.problems, moved.checkpoints) == ({}, 4)  # Its turn has three; the last one is there twice.
+        assert log_of(saver) == ["one", "re: one", "theirs", "re: theirs"]
+        assert migrate(official.url, saver, diverged="head", verify=True).checkpoints == 0
+        graph = talk(saver, "goes on")
+        assert log_of(saver)[-3:] == ["re: theirs", "goes on", "re: goes on"]
+        logs = [state.values.get("log", []) for state in graph.get_state_history(config("t"))]
+        assert ["one", "re: one", "ours", "re: ours"] in logs
+        talk(source, "asks", asks=True)
+        assert "pending writes" in migrate(official.url, saver, diverged="head").problems["t"]
 
 
 def test_a_value_that_differs_is_reported(official: Official, saver: CheckpointSaver) -> None:
