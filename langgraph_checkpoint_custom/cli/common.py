@@ -155,11 +155,11 @@ def _mode_of(url: str) -> dict[str, str]:
     return {}
 
 
-def must_exist(url: str) -> None:
+def must_exist(url: str, advice: str = "; setup creates one") -> None:
     """Raise NotPossible if the URL names a SQLite file that does not exist; opening it would create it."""
     path = unquote(url[len(_FILE) :])
     if url.lower().startswith(_FILE) and path != ":memory:" and not Path(path).exists():
-        raise NotPossible(f"there is no file {path!r}; setup creates one")
+        raise NotPossible(f"there is no file {path!r}{advice}")
 
 
 def must_have_tables(saver: CheckpointSaver) -> None:

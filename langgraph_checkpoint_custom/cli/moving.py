@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,7 @@ from langgraph_checkpoint_custom.cli.reading import classes_of
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.operations.verify import verify as verify_tables
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY, serde_of_key, settings_of
+from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY, URL, serde_of_key, settings_of
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.tools.migration import Diverged
 from langgraph_checkpoint_custom.tools.migration import migrate as migrate_tables
@@ -133,6 +134,14 @@ def migrate(
             "make the source's newest checkpoint the head",
         ),
     ] = "report",
+    app_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="with --dry-run: also look for classes in the modules of this folder",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -144,17 +153,19 @@ def migrate(
     tenants = whether_all(tenant, no_tenants)
     if tables not in (None, "official", "own"):
         raise ConfigError("--tables must be official or own")
+    if app_dir is not None and not (dry_run and app_dir.is_dir()):
+        raise ConfigError("--app-dir takes a folder, and goes with --dry-run; nothing else imports classes")
     source = url_of(source)
-    must_exist(source)
+    must_exist(source, "")
     serde = serde_of_key(source_key, os.environ.get(source_key, "").encode()) if source_key else None
     with _dry_target(serde) if dry_run else opened(url, tenant, may_be_new=True) as target:
-        kind = tables or _kind(source, "" if dry_run else given(url))
+        kind = tables or _kind(source, given(url) if url or not dry_run or os.environ.get(URL) else "")
         target.setup()
         if kind == "official":
             moved = _migrate(source, target, serde, verify, diverged)
         else:
             moved = _transfer(source, target, tenant, tenants)
-        missing = _missing(target) if dry_run else []
+        missing = _missing(target, app_dir) if dry_run else []
     problems = moved.pop("problems")
     if as_json:
         result = {"tables": kind, **moved, "problems": problems}
@@ -162,8 +173,9 @@ def migrate(
     else:
         numbers = ", ".join(_number(what, number) for what, number in moved.items())
         say(f"{numbers}, in a dry run. Nothing was changed." if dry_run else f"{numbers}.")
+    where = f"here or in {app_dir}" if app_dir else "here (--app-dir names your application's folder)"
     for name in missing:
-        complain(f"{name} cannot be found here; reading it raises CorruptCheckpoint")
+        complain(f"{name} cannot be found {where}; reading it raises CorruptCheckpoint")
     _end(problems)
     if missing:
         raise typer.Exit(1)
@@ -180,17 +192,23 @@ def _dry_target(serde: Any) -> Iterator[CheckpointSaver]:
         yield saver
 
 
-def _missing(saver: CheckpointSaver) -> list[str]:
-    """Return the classes in the store that cannot be imported."""
+def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
+    """Return the classes in the store that cannot be imported, also from the modules of a folder.
+
+    Only this function imports from that folder: its code must not run when somebody only looks into a store.
+    """
     from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
     from langgraph_checkpoint_custom.encoding.restored import find
 
     missing = []
+    path = list(sys.path)
+    sys.path += [str(app_dir.absolute())] if app_dir else []
     for module, name in sorted(classes_of(saver)[0]):
         try:
             find(module, name)
         except UnreadableValue:
             missing.append(f"{module}.{name}")
+    sys.path[:] = path
     return missing
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import os
 import pty
@@ -102,7 +103,7 @@ def test_migrate_moves_tables_of_this_package(cli: Cli, tmp_path: Path) -> None:
         step(saver, "001", None, a=2)
         assert set(cli.json("migrate", "--from", source, code=1)["problems"]) == {"001"}
     assert "neither" in cli.fail("migrate", "--from", f"sqlite:///{_empty(tmp_path)}")
-    assert "no file" in cli.fail("migrate", "--from", "sqlite:///nowhere.db")
+    assert cli.fail("migrate", "--from", "sqlite:///nowhere.db") == "error: there is no file 'nowhere.db'\n"
     assert "official or own" in cli.fail("migrate", "--from", source, "--tables", "foreign", code=2)
 
 
@@ -119,6 +120,8 @@ def test_migrate_inside_of_one_postgres_database(empty_postgres_url: str, cli: C
     for _ in range(2):
         found = cli.json("migrate", "--from", empty_postgres_url, "--url", empty_postgres_url, "--verify")
         assert (found["tables"], found["verified"]) == ("official", 1)
+    dry = cli.json("migrate", "--from", empty_postgres_url, "--url", empty_postgres_url, "--dry-run")
+    assert (dry["tables"], dry["verified"]) == ("official", 1)
     assert "--tables" in cli.fail("migrate", "--from", empty_postgres_url, code=2)
 
 
@@ -138,7 +141,28 @@ def test_a_dry_run_of_migrate_moves_nothing_and_lists_missing_classes(
         assert (found["dry_run"], found["verified"], found["missing_classes"], found["problems"]) == (True, 1, [], {})
         step(source, "2", None, a=[missing(1)])
         assert cli.json(*dry, code=1)["missing_classes"] == ["gone_app.state.Gone"]
-        assert cli.error == "error: gone_app.state.Gone cannot be found here; reading it raises CorruptCheckpoint\n"
+        assert cli.error == (
+            "error: gone_app.state.Gone cannot be found here (--app-dir names your application's folder); reading it "
+            "raises CorruptCheckpoint\n"
+        )
+        folder = tmp_path / "app"
+        (folder / "gone_app").mkdir(parents=True)
+        (folder / "gone_app" / "state.py").write_text(
+            "import dataclasses\n\n\n@dataclasses.dataclass\nclass Other: ...\n"
+        )
+        assert cli.json(*dry, "--app-dir", str(folder), code=1)["missing_classes"] == ["gone_app.state.Gone"]
+        assert f"cannot be found here or in {folder}; " in cli.error
+        for name in [name for name in sys.modules if name.startswith("gone_app")]:
+            del sys.modules[name]
+        with (folder / "gone_app" / "state.py").open("a") as module:
+            module.write("\n\nclass Gone: ...\n")
+        importlib.invalidate_caches()
+        path = list(sys.path)
+        assert cli.json(*dry, "--app-dir", str(folder))["missing_classes"] == []
+        assert sys.path == path
+        assert "--dry-run" in cli.fail("migrate", "--from", official.url, "--app-dir", str(folder), code=2)
+        for name in [name for name in sys.modules if name.startswith("gone_app")]:
+            del sys.modules[name]
     assert cli.json("threads")["threads"] == []
     assert list((tmp_path / "temporary").iterdir()) == []
 
