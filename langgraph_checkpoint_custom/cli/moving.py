@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +28,7 @@ from langgraph_checkpoint_custom.cli.common import (
     must_have_tables,
     opened,
     rows_of,
+    thread_as_typed,
     url_of,
     whether_all,
 )
@@ -48,10 +49,22 @@ commands = typer.Typer()
 # Problems that are printed one by one.
 LISTED = 20
 
+Chosen = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--thread",
+        metavar="ID",
+        parser=thread_as_typed,
+        help="only this thread; may be given several times",
+        show_default=False,
+    ),
+]
+
 
 @commands.command("export")
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to create; it must not exist")],
+    threads: Chosen = None,
     url: Url = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
@@ -63,8 +76,10 @@ def export(
     tenants = whether_all(tenant, no_tenants)
     if file.exists():
         raise NotPossible(f"{file} already exists; move it away, or choose another name")
-    with opened(url, tenant, reads=True) as saver, progress("threads", lambda: count_all(saver, tenants)) as report:
-        done = export_file(saver, file, progress=lambda threads: report(threads, "export"), tenants=tenants)
+    with opened(url, tenant, reads=True) as saver, progress("threads", _total(saver, tenants, threads)) as report:
+        done = export_file(
+            saver, file, threads=threads, progress=lambda number: report(number, "export"), tenants=tenants
+        )
         mention_tenants(saver, tenant, are_in=tenants)
     if as_json:
         tell({"file": str(file), "threads": done.threads, "rows": done.rows})
@@ -75,6 +90,7 @@ def export(
 @commands.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a file that export has written")],
+    threads: Chosen = None,
     url: Url = None,
     tenant: Tenant = None,
     as_json: Json = False,
@@ -86,7 +102,7 @@ def import_(
         raise NotPossible(f"there is no file {str(file)!r}")
     with opened(url, tenant, may_be_new=True) as saver, progress("threads", lambda: count_exported(file)) as report:
         saver.setup()
-        done = import_file(saver, file, progress=lambda threads: report(threads, "import"))
+        done = import_file(saver, file, threads=threads, progress=lambda number: report(number, "import"))
     if as_json:
         tell({"file": str(file), "threads": done.threads, "rows": done.rows, "problems": done.problems})
     else:
@@ -99,6 +115,7 @@ def migrate(
     source: Annotated[
         str, typer.Option("--from", metavar="URL", help="the database to copy from, or the path of a SQLite file")
     ],
+    threads: Chosen = None,
     url: Url = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
@@ -162,9 +179,9 @@ def migrate(
         kind = tables or _kind(source, given(url) if url or not dry_run or os.environ.get(URL) else "")
         target.setup()
         if kind == "official":
-            moved = _migrate(source, target, serde, verify, diverged)
+            moved = _migrate(source, target, threads, serde, verify, diverged)
         else:
-            moved = _transfer(source, target, tenant, tenants)
+            moved = _transfer(source, target, threads, tenant, tenants)
         missing = _missing(target, app_dir) if dry_run else []
     problems = moved.pop("problems")
     if as_json:
@@ -213,34 +230,48 @@ def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
 
 
 def _migrate(
-    source: str, target: CheckpointSaver, serde: Any, verify: bool | None, diverged: Diverged
+    source: str,
+    target: CheckpointSaver,
+    threads: list[str] | None,
+    serde: Any,
+    verify: bool | None,
+    diverged: Diverged,
 ) -> dict[str, Any]:
     def total() -> int:
         with open_official(source, JsonPlusSerializer()) as counted:
-            return counted.count()
+            return counted.count() if threads is None else len(threads)
 
     with progress("threads", total) as report:
         moved = migrate_tables(
             source,
             target,
+            threads=threads,
             serde=serde,
             verify=verify,
             diverged=diverged,
-            progress=lambda what, threads: report(threads, what),
+            progress=lambda what, number: report(number, what),
         )
     found: dict[str, Any] = {"threads": moved.threads, "checkpoints": moved.checkpoints, "writes": moved.writes}
     return {**found, **({} if verify is False else {"verified": moved.verified}), "problems": moved.problems}
 
 
-def _transfer(source: str, target: CheckpointSaver, tenant: str | None, tenants: bool) -> dict[str, Any]:
+def _total(saver: CheckpointSaver, tenants: bool, threads: list[str] | None) -> Callable[[], int]:
+    return lambda: count_all(saver, tenants) if threads is None else len(threads)
+
+
+def _transfer(
+    source: str, target: CheckpointSaver, threads: list[str] | None, tenant: str | None, tenants: bool
+) -> dict[str, Any]:
     from langgraph_checkpoint_custom.tools.exchange import transfer
 
     options = dict(settings_of(os.environ, source).options)
     with open_saver(source, **options) as opener:
         must_have_tables(opener)
         other = opener if tenant is None else opener.for_tenant(tenant)
-        with progress("threads", lambda: count_all(other, tenants)) as report:
-            done = transfer(other, target, progress=lambda threads: report(threads, "copy"), tenants=tenants)
+        with progress("threads", _total(other, tenants, threads)) as report:
+            done = transfer(
+                other, target, threads=threads, progress=lambda number: report(number, "copy"), tenants=tenants
+            )
         mention_tenants(opener, tenant, are_in=tenants)
     return {"threads": done.threads, "rows": done.rows, "problems": done.problems}
 

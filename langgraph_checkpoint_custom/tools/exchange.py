@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -29,7 +29,14 @@ from typing import IO, Any, BinaryIO
 
 from zstandard import FLUSH_FRAME, ZstdCompressor, ZstdDecompressor, ZstdError
 
-from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, NameTooLong, ThreadBusy, ThreadExists
+from langgraph_checkpoint_custom.errors import (
+    CheckpointError,
+    CheckpointNotFound,
+    ConfigError,
+    NameTooLong,
+    ThreadBusy,
+    ThreadExists,
+)
 from langgraph_checkpoint_custom.model.keys import flag, thread_text
 from langgraph_checkpoint_custom.operations.export_rows import (
     ImportedRow,
@@ -82,18 +89,20 @@ def export_file(
     saver: CheckpointSaver,
     path: str | Path,
     *,
+    threads: Collection[str] | None = None,
     progress: Progress = lambda threads: None,
     tenants: bool = True,
 ) -> ExchangeReport:
     """Write all threads of a saver to a file; runs may continue during the export.
 
-    Until the file is complete, its name ends with `.part`. If the export was killed, the next call continues where that
-    file ends.
+    Until the file is complete, its name ends with `.part`. If an export of all threads was killed, the next call
+    continues where that file ends.
 
     Args:
         saver: The saver whose threads are written. The saver of a tenant exports that tenant's threads, and the file
             does not name the tenant.
         path: The file, which must not exist.
+        threads: The ids of the threads to write; by default all.
         progress: Called after each thread with the number of threads that are done.
         tenants: Whether to include the threads of all tenants.
 
@@ -102,12 +111,16 @@ def export_file(
 
     Raises:
         ConfigError: The file exists.
+        CheckpointNotFound: One of `threads` does not exist.
     """
     flag("tenants", tenants)
     path = Path(path)
     if path.exists():
         raise ConfigError(f"{path} already exists; move it away, or choose another name")
+    found = _threads(saver, tenants, threads)
     part = path.with_name(f"{path.name}.part")
+    if threads is not None:  # What is there may have been exported of others.
+        part.unlink(missing_ok=True)
     last, done = _complete_threads(part)
     with (
         part.open("ab") as out,
@@ -117,7 +130,7 @@ def export_file(
         size = 0
         if last is None:
             packed.write(_line({FORMAT: VERSION}))
-        for own, thread_id in _threads(saver, tenants, last or ("", "")):
+        for own, thread_id in found(last or ("", "")):
             end = _write_thread(own, thread_id, spool)
             size += spool.tell()
             spool.seek(0)
@@ -143,6 +156,7 @@ def import_file(
     saver: CheckpointSaver,
     path: str | Path,
     *,
+    threads: Collection[str] | None = None,
     progress: Progress = lambda threads: None,
     largest_row: int = LARGEST_ROW,
 ) -> ExchangeReport:
@@ -155,6 +169,7 @@ def import_file(
     Args:
         saver: The saver to store to.
         path: The file.
+        threads: The ids of the threads to store; by default all.
         progress: Called after each thread with the number of threads that are done.
         largest_row: The largest number of bytes that a row of the file may have. A small file can unpack to any number
             of bytes.
@@ -165,8 +180,10 @@ def import_file(
     Raises:
         BrokenExport: The file is of another kind or of a later version, has a line that no export writes, or is not
             complete. The threads before that point are stored.
+        CheckpointNotFound: The file does not have one of `threads`; the others are stored.
     """
     done = ExchangeReport()
+    skipped, wanted = 0, set(threads or ())
     lines = _Lines(Path(path), largest_row)
     head = lines.parse(next(lines, b"null"))
     if FORMAT not in head:
@@ -176,8 +193,10 @@ def import_file(
     for line in lines:
         what = lines.parse(line)
         if "threads" in what:
-            if what["threads"] != done.threads + len(done.problems):
+            if what["threads"] != done.threads + len(done.problems) + skipped:
                 raise BrokenExport(f"{path} lacks some of its {what['threads']} threads")
+            if wanted:
+                raise CheckpointNotFound(f"{path} has no thread {min(wanted)!r}")
             return done
         tenant = what.get("tenant") or ""
         try:
@@ -185,6 +204,11 @@ def import_file(
             own = saver.for_tenant(tenant) if tenant else saver
         except ConfigError as error:
             raise lines.broken(lines.number, error) from error
+        if threads is not None and thread_id not in threads:
+            skipped += 1
+            next(line for line in lines if line.startswith(END))
+            continue
+        wanted.discard(thread_id)
         if saver.backend.dialect.tenant and tenant not in ("", saver.backend.dialect.tenant):
             done.problems[_named(thread_id, tenant)] = (
                 f"it belongs to tenant {tenant!r}; import it with a saver without a tenant"
@@ -209,6 +233,7 @@ def transfer(
     source: CheckpointSaver,
     target: CheckpointSaver,
     *,
+    threads: Collection[str] | None = None,
     progress: Progress = lambda threads: None,
     tenants: bool = True,
 ) -> ExchangeReport:
@@ -222,6 +247,7 @@ def transfer(
         source: The saver to read from. The saver of a tenant transfers that tenant's threads.
         target: The saver to store to. Threads from the saver of a tenant become those of the target's tenant, if it has
             one.
+        threads: The ids of the threads to store; by default all.
         progress: Called after each thread with the number of threads that are done.
         tenants: Whether to include the threads of all tenants, which keep their tenant.
 
@@ -230,12 +256,13 @@ def transfer(
 
     Raises:
         ConfigError: The target is the saver of one tenant, and the source has threads of tenants.
+        CheckpointNotFound: One of `threads` does not exist; nothing was stored.
     """
     done = ExchangeReport()
     flag("tenants", tenants)
     _check_targets(source, target, tenants)
     with SpooledTemporaryFile(SPOOL) as spool:
-        for own, thread_id in _threads(source, tenants):
+        for own, thread_id in _threads(source, tenants, threads)(("", "")):
             tenant = "" if own is source else own.backend.dialect.tenant
             to = target.for_tenant(tenant) if tenant else target
             if (same := _same(own, to, thread_id)) is not None:
@@ -272,16 +299,36 @@ def _check_targets(source: CheckpointSaver, target: CheckpointSaver, tenants: bo
 
 
 def _threads(
-    saver: CheckpointSaver, tenants: bool, after: tuple[str, str] = ("", "")
-) -> Iterator[tuple[CheckpointSaver, str]]:
-    """Yield the threads after a tenant and thread id, each with the saver of its tenant; without one, with `saver`."""
+    saver: CheckpointSaver, tenants: bool, threads: Collection[str] | None
+) -> Callable[[tuple[str, str]], Iterator[tuple[CheckpointSaver, str]]]:
+    """Return a function that yields the threads after a tenant and thread id, each with the saver of its tenant.
+
+    Args:
+        saver: The saver, which is also yielded for threads without a tenant.
+        tenants: Whether to include the threads of all tenants.
+        threads: The ids of the threads; None for all.
+
+    Raises:
+        CheckpointNotFound: One of the threads does not exist.
+    """
     names = sorted(saver.tenants()) if tenants and not saver.backend.dialect.tenant else []
-    for name in ["", *names]:
-        if name >= after[0]:
-            own = saver.for_tenant(name) if name else saver
-            thread_id: str | None = after[1] if name == after[0] else ""
-            while (thread_id := own.backend.driver.run(next_thread(own.backend.dialect, thread_id or ""))) is not None:
-                yield own, thread_id
+    savers = {name: saver.for_tenant(name) if name else saver for name in ["", *names]}
+    chosen = None if threads is None else sorted(set(threads))
+    for thread_id in chosen or ():
+        if not any(own.thread_exists(thread_id) for own in savers.values()):
+            raise CheckpointNotFound(f"there is no thread {thread_id!r}")
+
+    def after(last: tuple[str, str]) -> Iterator[tuple[CheckpointSaver, str]]:
+        for name, own in savers.items():
+            if chosen is not None:
+                yield from ((own, each) for each in chosen if own.thread_exists(each))
+            elif name >= last[0]:
+                thread_id: str | None = last[1] if name == last[0] else ""
+                d = own.backend.dialect
+                while (thread_id := own.backend.driver.run(next_thread(d, thread_id or ""))) is not None:
+                    yield own, thread_id
+
+    return after
 
 
 def _named(thread_id: str, tenant: str) -> str:

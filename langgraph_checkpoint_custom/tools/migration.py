@@ -11,9 +11,10 @@ sides and compares them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
@@ -24,7 +25,13 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.encoding.raw import raw_reader
-from langgraph_checkpoint_custom.errors import CheckpointError, ClosedError, ConfigError, StorageError
+from langgraph_checkpoint_custom.errors import (
+    CheckpointError,
+    CheckpointNotFound,
+    ClosedError,
+    ConfigError,
+    StorageError,
+)
 from langgraph_checkpoint_custom.model.keys import MAX_THREAD_ID, Key, config_of, key_of, texts, thread_text
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
 from langgraph_checkpoint_custom.operations.write import put_writes
@@ -37,7 +44,7 @@ from langgraph_checkpoint_custom.tools.foreign import (
     foreign_of,
     same,
 )
-from langgraph_checkpoint_custom.tools.official import Locations, OfficialStore, OfficialThreads, open_official
+from langgraph_checkpoint_custom.tools.official import Locations, OfficialThreads, open_official
 
 # How often a thread that differs is moved and compared again: a run may have continued in between.
 ATTEMPTS = 3
@@ -79,6 +86,7 @@ def migrate(
     source_url: str,
     target: CheckpointSaver,
     *,
+    threads: Collection[str] | None = None,
     serde: SerializerProtocol | None = None,
     verify: bool | None = None,
     diverged: Diverged = "report",
@@ -89,6 +97,7 @@ def migrate(
     Args:
         source_url: The database with the official saver's tables; see `open_official`.
         target: The saver to store to.
+        threads: The ids of the threads to move; by default all.
         serde: The serializer of the source. With an `EncryptedSerializer` the values are decrypted, and encrypted again
             if the target's serializer encrypts.
         verify: Which threads to read again from both sides and to compare: checkpoints, values, metadata, writes, and
@@ -102,9 +111,17 @@ def migrate(
 
     Returns:
         What was moved. A thread that could not be moved is in `problems`; the others are moved nevertheless.
+
+    Raises:
+        CheckpointNotFound: One of `threads` does not exist; nothing was moved.
     """
     with open_official(source_url, raw_reader(serde or JsonPlusSerializer())) as source:
-        return _Move(source, target, diverged, progress).run(verify)
+        chosen = None if threads is None else sorted(set(threads))
+        for thread_id in chosen or ():
+            if not source.locations([thread_id]):
+                raise CheckpointNotFound(f"there is no thread {thread_id!r} in the source")
+        pages = source.threads if chosen is None else partial(iter, [chosen])
+        return _Move(source, target, pages, diverged, progress).run(verify)
 
 
 def copy_from(
@@ -266,9 +283,16 @@ def _is_key(thread_id: str) -> bool:
 class _Move:
     """One call of `migrate`."""
 
-    def __init__(self, source: OfficialStore, target: CheckpointSaver, diverged: Diverged, progress: Progress) -> None:
-        self._source: OfficialThreads = source
-        self._pages = source.threads
+    def __init__(
+        self,
+        source: OfficialThreads,
+        target: CheckpointSaver,
+        pages: Callable[[], Iterable[Sequence[str]]],
+        diverged: Diverged,
+        progress: Progress,
+    ) -> None:
+        self._source = source
+        self._pages = pages
         self._diverged = diverged
         # A shallow copy of a saver shares its connections and caches.
         self._target = copy(target)

@@ -92,6 +92,34 @@ def test_migrate_from_the_official_saver(cli: Cli, official: Official) -> None:
     assert "'all'" in cli.fail("migrate", "--from", official.url, "--diverged", "all", code=2)
 
 
+def test_one_thread_is_taken_along(cli: Cli, official: Official, tmp_path: Path) -> None:
+    """From production to a file, from there or directly to a laptop, and from an official saver."""
+    laptop = f"sqlite:///{tmp_path}/laptop.db"
+    with cli.store.open() as saver, open_saver(laptop) as other:
+        fill(saver, 4)
+        step(saver.for_tenant("acme"), "002", None, a=1)
+        assert "no thread 'x'" in cli.fail("export", "two.zst", "--thread", "x")
+        assert cli("export", "two.zst", "--thread", "002", "--thread", "001", "--no-tenants").startswith("2 threads, ")
+        assert cli("import", "two.zst", "--url", laptop, "--thread", "002").startswith("1 thread, ")
+        assert everything(other) == [
+            one for one in everything(saver) if one.config["configurable"]["thread_id"] == "002"
+        ]
+        assert "has no thread '003'" in cli.fail("import", "two.zst", "--url", laptop, "--thread", "003")
+        assert cli.json("export", "both.zst", "--thread", "002")["threads"] == 2  # Of all tenants.
+        moved = ("migrate", "--from", cli.store.url, "--url", laptop, "--no-tenants", "--thread")
+        assert cli.json(*moved, "003")["threads"] == 1
+        assert {one.thread_id for one in other.threads()} == {"002", "003"}
+        assert "no thread 'x'" in cli.fail(*moved, "x")
+    with official.open() as source:
+        for thread_id in ("a", "b"):
+            step(source, thread_id, None, a=[1])
+        found = cli.json("migrate", "--from", official.url, "--url", laptop, "--thread", "b")
+        assert (found["threads"], found["checkpoints"], found["verified"]) == (1, 1, 1)
+        assert "no thread 'x' in the source" in cli.fail("migrate", "--from", official.url, "--thread", "x")
+    with open_saver(laptop) as other:
+        assert {one.thread_id for one in other.threads()} == {"002", "003", "b"}
+
+
 def test_migrate_moves_tables_of_this_package(cli: Cli, tmp_path: Path) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     with open_saver(source) as saver, cli.store.open() as target:
