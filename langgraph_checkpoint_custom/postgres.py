@@ -17,7 +17,8 @@ from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import PostgresOptions, SaverOptions, check_options
 from langgraph_checkpoint_custom.pickling import NOT_YOURS, Arguments
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.sql.postgres_dialect import DEFAULT_SCHEMA, PostgresDialect
+from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA
+from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 
 try:
@@ -162,12 +163,9 @@ class PostgresSaver(CheckpointSaver):
         await self._aindex(keys)
 
     def _setup_of(self, distribute: str | None) -> Operation[None]:
-        dialect, _ = self._postgres
-        if distribute is None:
-            return setup(dialect)
-        if distribute != "citus":
+        if distribute not in (None, "citus"):
             raise ConfigError(f'distribute must be "citus" or None, not {distribute!r}')
-        return setup(dialect.distributed(distribute), distribute)
+        return setup(self._postgres[0], distribute)
 
     @classmethod
     def from_conn_string(

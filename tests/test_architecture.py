@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
-from langgraph_checkpoint_custom.sql.files import FILES, load_statements, read_files
+from langgraph_checkpoint_custom.sql.files import in_sqlite, load_statements, read_files
 from tests.conftest import LONG, SAMPLED
 
 PACKAGE = Path(__file__).parents[1] / "langgraph_checkpoint_custom"
@@ -148,31 +148,36 @@ def test_one_file_uses_private_names_of_langgraph() -> None:
 BLOCK = "-- (?:name|fragment): "
 
 
-def test_both_dialects_have_the_same_statements_and_fragments_in_the_same_order() -> None:
-    """A block that only one file has, or that differs, says why."""
-    for name in FILES:
-        texts = {database: read_files(database).get(name, "") for database in ("postgres", "sqlite")}
-        names = {database: re.findall(rf"^{BLOCK}(\w+)$", text, re.MULTILINE) for database, text in texts.items()}
-        shared = set(names["postgres"]) & set(names["sqlite"])
-        assert [each for each in names["postgres"] if each in shared] == [e for e in names["sqlite"] if e in shared]
-        for database, text in texts.items():
-            bodies = re.split(rf"^{BLOCK}\w+$", text, flags=re.MULTILINE)[1:]
-            for block, body in zip(names[database], bodies, strict=True):
-                assert block in shared or "-- differs: " in body, (
-                    f"{block} in {database}/{name}.sql is not in the other file and does not say why"
-                )
+def blocks(folder: str, files: Container[str] | None = None) -> dict[str, str]:
+    """The text of each statement and fragment of a folder, or of some files of it, by name."""
+    found: dict[str, str] = {}
+    for text in [text for name, text in read_files(folder).items() if files is None or name in files]:
+        _, *parts = re.split(rf"^{BLOCK}(\w+)$", text, flags=re.MULTILINE)
+        found |= dict(zip(parts[::2], parts[1::2], strict=True))
+    return found
 
 
-@pytest.mark.parametrize("database", ["postgres", "sqlite"])
-def test_every_sql_file_is_read(database: str) -> None:
-    there = {path.stem: path for path in (PACKAGE / "sql" / database).iterdir()}
-    assert there.keys() == read_files(database).keys()
-    assert all(path.read_text("utf-8").count("\n") <= 600 for path in there.values())
+def test_what_both_databases_have_stands_once() -> None:
+    """In the words of SQLite, without comments: a block of both databases that has the same belongs into `common/`."""
+
+    def text(body: str) -> list[str]:
+        return [line.lower() for line in in_sqlite(body).splitlines() if line and not line.startswith("--")]
+
+    assert blocks("common").keys().isdisjoint(blocks("postgres").keys() | blocks("sqlite").keys())
+    subjects = read_files("common")
+    postgres, sqlite = blocks("postgres", subjects), blocks("sqlite", subjects)
+    assert [name for name in postgres.keys() & sqlite.keys() if text(postgres[name]) == text(sqlite[name])] == []
+
+
+def test_sql_files_are_short() -> None:
+    folders = ("common", "postgres", "sqlite", "citus")
+    texts = {(folder, name): text for folder in folders for name, text in read_files(folder).items()}
+    assert {place: text.count("\n") for place, text in texts.items() if text.count("\n") > 600} == {}
 
 
 @pytest.mark.parametrize("database", ["postgres", "sqlite"])
 def test_every_fragment_is_included_and_every_statement_is_named_in_python(database: str) -> None:
-    text = "\n".join(read_files(database).values())
+    text = "\n".join([*read_files("common").values(), *read_files(database).values()])
     assert set(re.findall(r"^-- fragment: (\w+)$", text, re.MULTILINE)) == set(
         re.findall(r"^ *-- include: (\w+)$", text, re.MULTILINE)
     )
@@ -183,22 +188,12 @@ def test_every_fragment_is_included_and_every_statement_is_named_in_python(datab
     ] == []
 
 
-def test_what_differs_in_distributed_tables_says_why_and_is_used() -> None:
-    """A block of `citus/` replaces one of `postgres/`, or is named in Python or included by one that is."""
-    texts = read_files("citus")
-    assert {path.stem for path in (PACKAGE / "sql" / "citus").iterdir()} == texts.keys()
-    replaced = set(re.findall(rf"^{BLOCK}(\w+)$", "\n".join(read_files("postgres").values()), re.MULTILINE))
-    code = "".join(path.read_text("utf-8") for path in modules()["sql"]) + "".join(texts.values())
-    for text in texts.values():
-        for name, body in zip(
-            re.findall(rf"^{BLOCK}(\w+)$", text, re.MULTILINE),
-            re.split(rf"^{BLOCK}\w+$", text, flags=re.MULTILINE)[1:],
-            strict=True,
-        ):
-            assert "-- differs: " in body, f"{name} does not say why"
-            used = (f'"{name}"', f"include: {name}\n")
-            is_named = any(use in code for use in used) or name.startswith("schema_distribute_")
-            assert name in replaced or is_named, f"{name} replaces nothing and is not used"
+def test_what_differs_in_distributed_tables_is_used() -> None:
+    """A block of `citus/` replaces one of PostgreSQL, or is named in Python or included by one that is."""
+    replaced = blocks("common").keys() | blocks("postgres").keys()
+    code = "".join(path.read_text("utf-8") for path in modules()["sql"]) + "".join(read_files("citus").values())
+    added = blocks("citus").keys() - replaced
+    assert [name for name in added if f'"{name}"' not in code and f"include: {name}\n" not in code] == []
 
 
 # Statements that read many threads, and so many servers of a cluster. `docs/scaling.md` names them.
@@ -215,7 +210,6 @@ ACROSS_THREADS = {
     "select_next_thread",
     "threads_of_runs",
     "threads_with_label",
-    "claim_sweep",
 }
 # Statements that use the thread of the previous statement, or name their threads in another way.
 CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")

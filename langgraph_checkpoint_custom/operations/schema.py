@@ -40,7 +40,7 @@ def setup(d: SqlDialect, distribute: str | None = None) -> Steps[None]:
         applied = set()
         (((schema_exists, *_),),) = yield d.schema_state()
         yield d.schema_create(with_schema=not schema_exists)
-    for migration in d.migrations:
+    for migration in d.migrations_of(distribute if is_new else d.layout):
         if migration.number not in applied:
             yield d.schema_apply(migration)
     if is_new:

@@ -36,9 +36,6 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     # Storing
 
-    put_form: Form
-    """Stores a checkpoint that is one row and refers to no other rows; one that exists is replaced."""
-
     @abstractmethod
     def put_params(self, row: CheckpointRow) -> tuple[Any, ...]:
         """The parameters of `put_form`, and the first ones of `insert_checkpoint_on_parent`."""
@@ -80,16 +77,18 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """Read the channels and versions of the blobs that the row of a checkpoint names."""
         return self._send(self.statement("select_blobs_of", **key._asdict()))
 
-    @abstractmethod
     def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
         """What stores these writes of one task, or None if one statement does not.
 
         Of regular writes with one key the first one remains, of special ones (`idx` < 0) the last.
         """
+        return self._found.layout.writes.get(len(rows))
 
-    @abstractmethod
     def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> tuple[Any, ...]:
         """The parameters of `writes_form`."""
+        thread_id = self.stored_thread(key.thread_id) if self.tenant else key.thread_id
+        location = (thread_id, *key[1:], *rows[0][1:4])
+        return tuple([cell for row in rows for cell in (*location, row.idx, row.channel, row.type, row.value)])
 
     @abstractmethod
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
@@ -105,19 +104,13 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     # Reading
 
-    latest_form: Form
-    """Reads the rows of the newest checkpoint of a thread and namespace, which are the parameters: `TupleRow`."""
-    exact_form: Form
-    """Reads the rows of the checkpoint of a key: `TupleRow`."""
-
     def select_newest_id(self, key: Key) -> RoundTrip:
         """Read the id of the newest checkpoint of a namespace."""
         return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint: `TupleRow`."""
-        form, params = self.read_form(key)
-        return self._send(form.with_params(params))
+        return self._round_trip("page_latest" if key.checkpoint_id is None else "page_exact", **key._asdict())
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads the rows of one checkpoint, and its parameters."""
@@ -125,8 +118,8 @@ class SqlDialect(StoreStatements, ThreadStatements):
         if self.tenant:
             thread_id = self.stored_thread(thread_id)
         if checkpoint_id is None:
-            return self.latest_form, (thread_id, checkpoint_ns)
-        return self.exact_form, (thread_id, checkpoint_ns, checkpoint_id)
+            return self._found.layout.latest, (thread_id, checkpoint_ns)
+        return self._found.layout.exact, (thread_id, checkpoint_ns, checkpoint_id)
 
     def has_more(self, rows: Sequence[Row]) -> bool:
         """Whether there is more of a checkpoint than what `read_form` has read: on SQLite, its blobs."""
@@ -207,7 +200,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def take_claim(self, thread_id: str, token: str, owner: str, ttl_seconds: float) -> RoundTrip:
         """Claim a thread if it is free. The reply to the last statement is the token, owner and expiry of its claim."""
-        names = "claim_sweep", "claim_take", "claim_holder"
+        names = "claim_expire", "claim_take", "claim_holder"
         params = {"thread_id": thread_id, "claim": token, "owner": owner, "ttl_seconds": ttl_seconds}
         return self._round_trip(*names, locks=self._lock(thread_id), **params)
 

@@ -1,7 +1,7 @@
-"""The `.sql` files of a database: named statements, and fragments that several statements include.
+"""The `.sql` files: named statements, and fragments that several statements include.
 
     -- fragment: newest
-    SELECT checkpoint_id FROM checkpoints WHERE thread_id = :thread_id
+    SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
 
     -- name: select_newest_id
     -- include: newest
@@ -11,8 +11,10 @@ An `include` line stands for the text of the fragment. A fragment may include ot
 line after `-- repeat` is a row of VALUES, which `with_rows` repeats for each row that a call inserts. Nothing else
 composes statements.
 
-The files in `citus/` change those in `postgres/` for tables that are distributed over several servers: a block there
-replaces the block of the same name, or adds one. A statement without text is one that such tables do not have.
+What both databases have stands once, in `common/`, as PostgreSQL writes it; SQLite gets it in its own words. What
+differs stands in `postgres/` and `sqlite/`. So a statement may stand in `common/` and include a fragment that differs.
+The files in `citus/` change those of PostgreSQL for tables that are distributed over several servers: a block there
+replaces the block of the same name, or adds one.
 
 Names that cannot be parameters are filled in by `postgres_dialect.py` (the schema) and by `searchable.py` (the key of
 an index).
@@ -29,24 +31,18 @@ from importlib.resources import files
 from textwrap import indent
 from types import MappingProxyType
 
-# The files of each database, in order. Files of one name have the same blocks, except for those that say why they
-# differ.
-FILES = (
-    "schema", "transactions", "fragments", "checkpoints", "history", "deletion", "copies", "threads", "claims",
-    "maintenance", "export", "inspector",
-)  # fmt: skip
+DEFAULT_SCHEMA = "langgraph_checkpoint"
 
 _HEAD = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
 _INCLUDE = re.compile(r"^( *)-- include: (\w+)$", re.MULTILINE)
 _REPEATED = re.compile(r"^ *-- repeat\n( *)(.*)$", re.MULTILINE)
-_FIRST = re.compile(r"\((\w+)0\)")
+_PARAMETER = re.compile(r"%\((\w+)\)[sb]|%[sb]")
 
 
-def read_files(database: str) -> Mapping[str, str]:
-    """Return the text of each `.sql` file of a database, by name."""
-    folder = files("langgraph_checkpoint_custom.sql").joinpath(database)
-    found = {name: folder.joinpath(f"{name}.sql") for name in FILES}
-    return {name: path.read_text("utf-8") for name, path in found.items() if path.is_file()}
+def read_files(folder: str) -> Mapping[str, str]:
+    """Return the text of each file of a folder, by name."""
+    paths = files("langgraph_checkpoint_custom.sql").joinpath(folder).iterdir()
+    return {path.name: path.read_text("utf-8") for path in sorted(paths, key=lambda path: path.name)}
 
 
 @cache
@@ -55,8 +51,15 @@ def load_statements(database: str, changed_by: str | None = None) -> Mapping[str
 
     Those of `changed_by` replace blocks of the database's.
     """
-    changes = read_files(changed_by).values() if changed_by else ()
-    return MappingProxyType(compose(read_files(database).values(), changes))
+    common = read_files("common").values()
+    texts = [*(map(in_sqlite, common) if database == "sqlite" else common), *read_files(database).values()]
+    return MappingProxyType(compose(texts, read_files(changed_by).values() if changed_by else ()))
+
+
+def in_sqlite(text: str) -> str:
+    """Return SQL in the words of SQLite: its parameters, and tables without a schema."""
+    text = _PARAMETER.sub(lambda found: f":{found[1]}" if found[1] else "?", text)
+    return text.replace(f"{DEFAULT_SCHEMA}.", "").replace("%%", "%")
 
 
 def compose(texts: Iterable[str], changes: Iterable[str] = ()) -> dict[str, str]:
@@ -80,7 +83,7 @@ def compose(texts: Iterable[str], changes: Iterable[str] = ()) -> dict[str, str]
 
         return _without_comments(_INCLUDE.sub(included, bodies[name]))
 
-    return {name: text for name in statements if (text := composed(name))}
+    return {name: composed(name) for name in statements}
 
 
 def _blocks(texts: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -96,10 +99,9 @@ def _blocks(texts: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def with_rows(statement: str, count: int) -> str:
-    """Return a statement with `count` rows of VALUES; the 0 after a parameter's name becomes 1, 2 and so on."""
+    """Return a statement with `count` rows of VALUES."""
     before, margin, row, after = _REPEATED.split(statement)
-    rows = [margin + _FIRST.sub(rf"(\g<1>{number})", row) for number in range(count)]
-    return before + ",\n".join(rows) + after
+    return before + ",\n".join([margin + row] * count) + after
 
 
 def _without_comments(text: str) -> str:

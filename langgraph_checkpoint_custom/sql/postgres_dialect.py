@@ -9,34 +9,34 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from copy import copy
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 from uuid import uuid4
-from weakref import ref
-
-from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement, Together
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
+from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import SURELY_FIT, CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
-
-DEFAULT_SCHEMA = "langgraph_checkpoint"
-
+from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA, load_statements, with_rows
+from langgraph_checkpoint_custom.sql.statements import Found, Layout
 
 # Writes of a task that are sent as rows of VALUES at most; more are sent as arrays. A node seldom has more.
 FEW = 16
 # Keys of rows in one statement. It finds them in a hash table, which for 10,000 keys of three parts takes about 1 MB.
 # PostgreSQL makes none that may not fit into work_mem, by default 4 MB, and would search the list for each row.
 KEYS = 10_000
+# What copies a thread in distributed tables, in this order. Of the source, rows that are stored meanwhile may be
+# visible to the later ones.
+_COPIES = "copy_thread_checkpoints", "copy_named_blobs", "copy_named_chunks", "copy_thread_writes", "copy_thread_labels"
 _KEY_ARRAYS = {2: ("namespaces", "checkpoint_ids"), 3: ("namespaces", "channels", "versions")}
 _EMPTY = "{}", "{}", "{}"
+_PARAMETER = re.compile(r"%\(\w+\)s")
 # What belongs to row-level security.
-ROW_SECURITY = re.compile("ROW LEVEL SECURITY|policy |CREATE POLICY|tenant_roles|current_tenant")
+_SECURED = ", row-level security"
+_ROW_SECURITY = re.compile("ROW LEVEL SECURITY|policy |CREATE POLICY|tenant_roles|current_tenant")
 
 
 def in_schema(sql: str, schema: str) -> str:
@@ -45,38 +45,13 @@ def in_schema(sql: str, schema: str) -> str:
     return re.sub(rf"\b{DEFAULT_SCHEMA}\b", lambda _: quoted, sql)
 
 
-@lru_cache(maxsize=16)  # Most processes use one schema. Reading all texts takes 5 ms.
-def _texts_in(schema: str, layout: str | None) -> tuple[Mapping[str, str], Sequence[Migration]]:
-    """Return the statements for a schema, and its migrations."""
-    escaped = schema.replace("%", "%%")  # For psycopg, a single percent sign starts a parameter.
-    texts = {name: in_schema(text, escaped) for name, text in load_statements("postgres", layout).items()}
-    migrations = [
-        migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
-        for migration in load_migrations("postgres")
-    ]
-    return MappingProxyType(texts), migrations
-
-
-class _Family:
-    """A dialect and its copies, such as those for tenants, which all have the same layout of the tables."""
-
-    def __init__(self, layout: str | None) -> None:
-        self.layout = layout
-        self.is_known = False  # Whether the tables have been found to have it.
-        self._members: dict[int, ref[PostgresDialect]] = {}
-
-    def add(self, dialect: PostgresDialect) -> None:
-        """Add a dialect for as long as it is in use."""
-        number, members = id(dialect), self._members
-        members[number] = ref(dialect, lambda gone: members.pop(number) if members.get(number) is gone else None)
-
-    def members(self) -> list[PostgresDialect]:
-        """Return all that are in use."""
-        return [dialect for found in list(self._members.values()) if (dialect := found()) is not None]
-
-
 class PostgresDialect(SqlDialect):
-    """The statements of `postgres/`, in a schema."""
+    """The statements of PostgreSQL, in a schema.
+
+    Citus distributes tables by thread over several servers. A statement runs on the server that has the thread if it
+    names the thread in each place, as nearly all do; `citus/` has the others. Citus has no statement that inserts into
+    two tables. So `put` and `copy_thread` check first and store then, as on SQLite; the operation is one transaction.
+    """
 
     system = "postgresql"
     compresses = True
@@ -92,83 +67,34 @@ class PostgresDialect(SqlDialect):
     _percent = "%%"
 
     def __init__(self, schema: str) -> None:
-        super().__init__(*_texts_in(schema, self.layout), location=f"schema {schema!r}", schema=schema)
-        self._family = _Family(self.layout)
-        self._family.add(self)
-        self._set_around()
-        self._make_forms()
+        found = Found(_layout(schema, None), is_certain=False)
+        super().__init__(found, location=f"schema {schema!r}", schema=schema)
 
-    def _make_forms(self) -> None:
-        """Make the forms of the present statements."""
-        texts = self._texts
+    @property
+    def sends_forms(self) -> bool:
+        """Whether a driver may send a form as it is, and several in a batch."""
+        return self._found.is_certain and not (self.tenant or self.layout)
 
-        def together(name: str, key: Any, merge: Any, split: Any) -> Together | None:
-            return Together(key, merge, split) if name in texts else None  # Citus has none of them.
+    def learn_layout(self, name: str | None) -> None:
+        """Learn how the tables are laid out, as `schema_state` has read it."""
+        self._found.layout, self._found.is_certain = _layout(self._schema, name), True
 
-        puts = together("insert_checkpoints", _first_three, self._put_together, _no_rows)
-        self.put_form = Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"], puts)
-        latest = together("page_of_latest", None, partial(self._read_together, "page_of_latest"), _rows_of_each)
-        self.latest_form = Form("get_tuple", "read", "page_latest", texts["page_latest"], latest)
-        exact = together("page_of_exact", None, partial(self._read_together, "page_of_exact"), _rows_of_each)
-        self.exact_form = Form("get_tuple", "read", "page_exact", texts["page_exact"], exact)
-        writes = together("insert_writes_of_many", _first_four, self._writes_together, _no_rows)
-        few = texts["insert_few_writes"]
-        self._writes = {
-            size: Form("put_writes", "write", "insert_few_writes", with_rows(few, size), writes)
-            for size in range(1, FEW + 1)
-        }
-
-    def learn_layout(self, layout: str | None) -> None:
-        """Make this and all copies a dialect for tables of this layout.
-
-        A saver finds out when it checks the tables, before its first operation.
-        """
-        self._family.layout, self._family.is_known = layout, True
-        for each in self._family.members():
-            each._follow_family()
-
-    def _follow_family(self) -> None:
-        if self.layout != self._family.layout:
-            self._become(self._family.layout)
-        self._set_around()
-
-    def _become(self, layout: str | None) -> None:
-        from langgraph_checkpoint_custom.sql.citus_dialect import CitusDialect  # It imports this module.
-
-        self._texts, _ = _texts_in(self._schema, layout)
-        self.__class__ = PostgresDialect if layout is None else CitusDialect
-        self._make_forms()
-
-    def distributed(self, layout: str) -> PostgresDialect:
-        """Return the same dialect, which creates new tables in this layout."""
-        first, *later = self.migrations
-        clone = copy(self)
-        statements = tuple(sql for sql in first.statements if not ROW_SECURITY.search(sql))
-        clone.migrations = [first._replace(statements=statements), *later]
-        clone._become(layout)
-        self._family.add(clone)
-        return clone
-
-    def for_tenant(self, tenant: str) -> Self:
-        """Return the same statements for a tenant's rows only: by their keys, and by row-level security as well."""
-        clone = super().for_tenant(tenant)
-        self._family.add(clone)
-        clone._follow_family()  # Another OS thread may have changed the layout while this was copied.
-        return clone
-
-    def _set_around(self) -> None:
-        self._enter, self._leave = self._around()
-        self.sends_forms = self._family.is_known and not self._enter
-
-    def _around(self) -> tuple[Sequence[Statement], Sequence[Statement]]:
-        """Return what is sent before and after the statements of each round trip, for row-level security."""
-        if not self.tenant:
-            return (), ()
-        return [self.statement("enter_tenant")], [self.statement("leave_tenant")]
+    def migrations_of(self, layout: str | None) -> Sequence[Migration]:
+        """The migrations that create tables in this layout."""
+        return _layout(self._schema, layout).migrations
 
     def shipped(self) -> Sequence[str]:
-        """The lines of `shipped.txt`."""
-        return load_shipped("postgres")
+        """The lines of `shipped.txt`; with distributed tables, those that do not belong to row-level security."""
+        lines = load_shipped("postgres")
+        if self.layout is None:
+            return lines
+        return [line for line in (each.removesuffix(_SECURED) for each in lines) if not _ROW_SECURITY.search(line)]
+
+    def _send(self, *statements: Statement, locks: Sequence[Statement] = ()) -> RoundTrip:
+        """Send a tenant's statements between those that row-level security needs, which distributed tables lack."""
+        if not self.tenant or self.layout:
+            return RoundTrip(statements, locks)
+        return RoundTrip(statements, (self.statement("enter_tenant"), *locks), (self.statement("leave_tenant"),))
 
     @staticmethod
     def array(values: Sequence[str]) -> str:
@@ -186,24 +112,6 @@ class PostgresDialect(SqlDialect):
         lists = map(_texts, row[7:11]) if row.delta_channels or row.blob_channels else (_texts(row[7]), *_EMPTY)
         return thread_id, *row[1:7], *lists, *row[11:], self.tenant
 
-    def _put_together(self, calls: Sequence[Sequence[Any]]) -> RoundTrip:
-        rows = sorted(calls, key=_first_three)  # All batches insert in the same order, to avoid deadlocks.
-        columns = list(zip(*rows, strict=True))
-        names = ("thread_ids", "namespaces", "checkpoint_ids", "parent_ids", "root_ids", "run_ids")
-        statement = self.statement(
-            "insert_checkpoints",
-            **{name: _texts(column) for name, column in zip(names, columns, strict=False)},
-            formats=_numbers(columns[6]),
-            inline_channels=_texts(columns[7]),
-            delta_channels=_texts(columns[8]),
-            checkpoint_types=_texts(columns[11]),
-            checkpoints=list(columns[12]),
-            metadata_types=_texts(columns[13]),
-            metadata=list(columns[14]),
-            metadata_filters=_texts(columns[15]),
-        )
-        return self._send(statement, locks=[self.statement("limit_waiting")])
-
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""
         thread_id = encoded.row.thread_id
@@ -217,15 +125,20 @@ class PostgresDialect(SqlDialect):
         }
         # With `only_newest`, the second of two concurrent puts has to see the first, so each holds the lock alone.
         locks = self._lock(thread_id) if only_newest else self._share(thread_id)
-        return self._send(self.statement("put_checkpoint", **params), locks=locks)
+        return self._send(self.statement("put_problems" if self.layout else "put_checkpoint", **params), locks=locks)
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
-        """Return None: `put_checkpoint` checks and stores in one statement."""
-        return None
+        """Store the blobs and the checkpoint in distributed tables; otherwise `put_checkpoint` does that, too."""
+        if self.layout is None:
+            return None
+        row = encoded.row_with(optional) if optional else encoded.row
+        location = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
+        blobs = [self.statement("put_blobs", **location, **_blobs(encoded))] if encoded.blobs else []
+        return self._send(*blobs, self.put_form.with_params(self.put_params(row)), locks=self._share(row.thread_id))
 
     def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
         """What stores up to 16 writes of a task, unless the keys of their values have to be tried first."""
-        form = self._writes.get(len(rows))
+        form = super().writes_form(key, rows)
         return None if form is None or self.try_blobs(key, rows) else form
 
     def try_blobs(self, key: Key, rows: Sequence[WriteRow]) -> RoundTrip | None:
@@ -248,37 +161,33 @@ class PostgresDialect(SqlDialect):
         tried = [self.statement("import_blobs", **where, **blob, channel=channel) for channel in long]
         return self._send(*tried, self.statement("delete_tried_blobs", **where, channels=_texts(long)))
 
-    def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> tuple[Any, ...]:
-        """The parameters of `writes_form`."""
-        location = (self.stored_thread(key.thread_id), *key[1:], *rows[0][1:4])
-        return tuple([cell for row in rows for cell in (*location, row.idx, row.channel, row.type, row.value)])
-
-    def _writes_together(self, calls: Sequence[Sequence[Any]]) -> RoundTrip:
-        rows = [call[at : at + 10] for call in sorted(calls, key=_first_four) for at in range(0, len(call), 10)]
-        columns = list(zip(*rows, strict=True))
-        statement = self.statement(
-            "insert_writes_of_many",
-            thread_ids=_texts(columns[0]),
-            namespaces=_texts(columns[1]),
-            checkpoint_ids=_texts(columns[2]),
-            task_ids=_texts(columns[3]),
-            task_paths=_texts(columns[4]),
-            run_ids=_texts(columns[5]),
-            idxs=_numbers(columns[6]),
-            channels=_texts(columns[7]),
-            types=_texts(columns[8]),
-            values=list(columns[9]),
-        )
-        # A write that replaces a row waits if that is being deleted. The limit ends the wait for the other calls.
-        return self._send(statement, locks=[self.statement("limit_waiting")])
-
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task in one statement."""
-        statement = self.statement("insert_writes", **_with_writes(key, rows, claim))
+        form = self._found.layout.writes.get(len(rows))
+        if claim is None and form is not None:
+            return self._send(form.with_params(self.writes_params(key, rows)))
+        arrays = _write_arrays([self.writes_params(key, rows)])
+        statement = self.statement("insert_writes", **arrays, thread_id=key.thread_id, claim=claim)
         if claim is None:
             return self._send(statement)
         lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
         return self._send(statement, lost, locks=self._share(key.thread_id))
+
+    # Copies
+
+    def copy_thread(self, source: str, target: str) -> RoundTrip:
+        """Copy a thread; in distributed tables, only read whether the target has rows of its own, for `store_copy`."""
+        if self.layout is None:
+            return super().copy_thread(source, target)
+        return self._send(self._of_two("copy_thread", source, target), locks=self._locks_of(source, target))
+
+    def store_copy(self, source: str, target: str) -> RoundTrip | None:
+        """Store the copies in distributed tables."""
+        return self._send(*(self._of_two(name, source, target) for name in _COPIES)) if self.layout else None
+
+    def _of_two(self, name: str, source: str, target: str) -> Statement:
+        texts = {"source_json": canonical(source), "target_json": canonical(target)}
+        return self.statement(name, thread_id=source, target=target, **texts)
 
     def _of_keys(
         self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
@@ -292,11 +201,97 @@ class PostgresDialect(SqlDialect):
             statements += self._statements(name, thread_id=thread_id, count=len(some), **arrays, **params)
         return statements
 
-    def _read_together(self, name: str, calls: Sequence[Sequence[Any]]) -> RoundTrip:
-        columns = zip(*dict.fromkeys(calls), strict=True)
-        names = ("thread_ids", "namespaces", "checkpoint_ids")
-        params = {each: _texts(column) for each, column in zip(names, columns, strict=False)}
-        return self._send(self.statement(name, **params))
+
+@lru_cache(maxsize=16)  # Most processes use one schema. Reading all texts takes 5 ms.
+def _layout(schema: str, name: str | None) -> Layout:
+    escaped = schema.replace("%", "%%")  # For psycopg, a single percent sign starts a parameter.
+    texts = {name: in_schema(text, escaped) for name, text in load_statements("postgres", name).items()}
+    migrations = [
+        migration._replace(
+            statements=tuple(
+                in_schema(sql, escaped)
+                for sql in migration.statements
+                if name is None or not _ROW_SECURITY.search(sql)  # Citus refuses policies that contain a query.
+            )
+        )
+        for migration in load_migrations("postgres")
+    ]
+    puts = Together(_first_three, partial(_put_together, texts), _no_rows)
+    writes = Together(_first_four, partial(_write_together, texts), _no_rows)
+    return Layout(
+        name,
+        MappingProxyType(texts),
+        migrations,
+        put=Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"], puts),
+        latest=_read_form(texts, "page_latest", "page_of_latest"),
+        exact=_read_form(texts, "page_exact", "page_of_exact"),
+        writes={
+            size: Form("put_writes", "write", "insert_few_writes", with_rows(texts["insert_few_writes"], size), writes)
+            for size in range(1, FEW + 1)
+        },
+    )
+
+
+def _read_form(texts: Mapping[str, str], name: str, of_many: str) -> Form:
+    """Return what reads one checkpoint, with its parameters by position: each occurs once, in the order of a key."""
+    together = Together(None, partial(_read_together, of_many, texts[of_many]), _rows_of_each)
+    return Form("get_tuple", "read", name, _PARAMETER.sub("%s", texts[name]), together)
+
+
+# Batches of the calls of one form. The thread ids are stored ones, and there is no tenant.
+
+
+def _read_together(name: str, sql: str, calls: Sequence[Sequence[Any]]) -> RoundTrip:
+    columns = zip(*dict.fromkeys(calls), strict=True)
+    names = ("thread_ids", "namespaces", "checkpoint_ids")
+    params = {each: _texts(column) for each, column in zip(names, columns, strict=False)}
+    return RoundTrip([Statement(name, sql, params)])
+
+
+def _put_together(texts: Mapping[str, str], calls: Sequence[Sequence[Any]]) -> RoundTrip:
+    rows = sorted(calls, key=_first_three)  # All batches insert in the same order, to avoid deadlocks.
+    columns = list(zip(*rows, strict=True))
+    names = ("thread_ids", "namespaces", "checkpoint_ids", "parent_ids", "root_ids", "run_ids")
+    params = {name: _texts(column) for name, column in zip(names, columns, strict=False)} | {
+        "formats": _numbers(columns[6]),
+        "inline_channels": _texts(columns[7]),
+        "delta_channels": _texts(columns[8]),
+        "checkpoint_types": _texts(columns[11]),
+        "checkpoints": list(columns[12]),
+        "metadata_types": _texts(columns[13]),
+        "metadata": list(columns[14]),
+        "metadata_filters": _texts(columns[15]),
+        "tenant": "",
+    }
+    return _limited(texts, Statement("insert_checkpoints", texts["insert_checkpoints"], params))
+
+
+def _write_together(texts: Mapping[str, str], calls: Sequence[Sequence[Any]]) -> RoundTrip:
+    params = _write_arrays(sorted(calls, key=_first_four)) | {"thread_id": None, "claim": None}
+    # A write that replaces a row waits if that is being deleted. The limit ends the wait for the other calls.
+    return _limited(texts, Statement("insert_writes", texts["insert_writes"], params))
+
+
+def _limited(texts: Mapping[str, str], statement: Statement) -> RoundTrip:
+    return RoundTrip([statement], [Statement("limit_waiting", texts["limit_waiting"], {})])
+
+
+def _write_arrays(calls: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """The parameters of `insert_writes` for those of calls, which have ten for each write."""
+    rows = [call[at : at + 10] for call in calls for at in range(0, len(call), 10)]
+    columns = list(zip(*rows, strict=True))
+    return {
+        "thread_ids": _texts(columns[0]),
+        "namespaces": _texts(columns[1]),
+        "checkpoint_ids": _texts(columns[2]),
+        "task_ids": _texts(columns[3]),
+        "task_paths": _texts(columns[4]),
+        "run_ids": _texts(columns[5]),
+        "idxs": _numbers(columns[6]),
+        "channels": _texts(columns[7]),
+        "types": _texts(columns[8]),
+        "values": list(columns[9]),
+    }
 
 
 def _first_three(params: Sequence[Any]) -> tuple[Any, ...]:
@@ -323,20 +318,6 @@ def _rows_of_each(reply: Sequence[Any], calls: Sequence[Sequence[Any]]) -> Seque
         [row for row in found[thread_id, checkpoint_ns] if not exact or row[3] in (*exact, None)]
         for thread_id, checkpoint_ns, *exact in calls
     ]
-
-
-def _with_writes(key: Key, rows: Sequence[WriteRow], claim: str | None) -> dict[str, Any]:
-    """The parameters for the writes of a task, as arrays."""
-    return key._asdict() | {
-        "task_id": rows[0].task_id,
-        "task_path": rows[0].task_path,
-        "run_id": rows[0].run_id,
-        "idxs": _numbers([row.idx for row in rows]),
-        "channels": _texts([row.channel for row in rows]),
-        "types": _texts([row.type for row in rows]),
-        "values": [row.value for row in rows],
-        "claim": claim,
-    }
 
 
 def _texts(texts: Sequence[Any]) -> str:

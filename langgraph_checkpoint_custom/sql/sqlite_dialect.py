@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from functools import cache
 from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +16,7 @@ from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, TupleRow,
 from langgraph_checkpoint_custom.model.outline import BlobPlace
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
+from langgraph_checkpoint_custom.sql.statements import Found, Layout
 
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
@@ -48,7 +50,8 @@ class SqliteDialect(SqlDialect):
                 "copy_thread_writes",
                 "copy_thread_labels",
             ),
-            # One writer at a time needs no locks.
+            # A transaction holds the one write lock from its start.
+            "schema_lock": (),
             "lock_thread": (),
             "share_thread": (),
             "searchable_lock": (),
@@ -56,15 +59,7 @@ class SqliteDialect(SqlDialect):
     )
 
     def __init__(self, path: str) -> None:
-        super().__init__(load_statements("sqlite"), load_migrations("sqlite"), location=path, schema="main")
-        texts = self._texts
-        self.put_form = Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"])
-        self.latest_form = Form("get_tuple", "read", "read_latest", texts["read_latest"])
-        self.exact_form = Form("get_tuple", "read", "read_exact", texts["read_exact"])
-        insert = texts["insert_writes"]
-        self._writes = {
-            size: Form("put_writes", "write", "insert_writes", with_rows(insert, size)) for size in range(1, WRITES + 1)
-        }
+        super().__init__(Found(_layout(), is_certain=True), location=path, schema="main")
 
     def shipped(self) -> Sequence[str]:
         """The lines of `shipped.txt`."""
@@ -116,27 +111,11 @@ class SqliteDialect(SqlDialect):
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads one checkpoint and its writes, and its parameters."""
         form, params = super().read_form(key)
-        return form, params * (3 if form is self.latest_form else 2)
+        return form, params * (3 if key.checkpoint_id is None else 2)
 
     def has_more(self, rows: Sequence[Row]) -> bool:
         """Whether there is more of the checkpoint than `read_form` has read."""
         return bool(rows) and bool(rows[0][_IDX])
-
-    def select_checkpoint(self, key: Key) -> RoundTrip:
-        """Read the rows of one checkpoint: `TupleRow`."""
-        return self._round_trip("page_latest" if key.checkpoint_id is None else "page_exact", **key._asdict())
-
-    def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
-        """What stores up to 16 writes of a task."""
-        return self._writes.get(len(rows))
-
-    def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> tuple[Any, ...]:
-        """The parameters of `writes_form`."""
-        cells: list[Any] = []
-        for channel, _, _, _, idx, type_, value in rows:
-            cells += (idx, channel, type_, value)
-        thread_id = self.stored_thread(key.thread_id) if self.tenant else key.thread_id
-        return thread_id, *key[1:], *rows[0][1:4], *cells
 
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs, whose keys are one list."""
@@ -155,7 +134,26 @@ class SqliteDialect(SqlDialect):
         statements = []
         for at in range(0, len(rows), WRITES):
             some = rows[at : at + WRITES]
-            statements.append(self._writes[len(some)].with_params(self.writes_params(key, some)))
+            form = self._found.layout.writes[len(some)]
+            statements.append(form.with_params(self.writes_params(key, some)))
         if claim:
             statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))
         return self._send(*statements)
+
+
+@cache
+def _layout() -> Layout:
+    texts = load_statements("sqlite")
+    insert = texts["insert_few_writes"]
+    return Layout(
+        None,
+        texts,
+        load_migrations("sqlite"),
+        put=Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"]),
+        latest=Form("get_tuple", "read", "read_latest", texts["read_latest"]),
+        exact=Form("get_tuple", "read", "read_exact", texts["read_exact"]),
+        writes={
+            size: Form("put_writes", "write", "insert_few_writes", with_rows(insert, size))
+            for size in range(1, WRITES + 1)
+        },
+    )

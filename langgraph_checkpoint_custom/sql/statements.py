@@ -8,12 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Statement
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration
 from langgraph_checkpoint_custom.model.keys import ABOVE_THREADS, TENANT_MARK, Range, TupleRow
 
@@ -21,12 +22,45 @@ from langgraph_checkpoint_custom.model.keys import ABOVE_THREADS, TENANT_MARK, R
 _THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What is sent to tables that are laid out in one way.
+
+    Attributes:
+        name: "citus" if Citus distributes the tables over several servers.
+        texts: The text of each statement, by name.
+        migrations: The migrations that create the tables, in order.
+        put: Stores a checkpoint that is one row and refers to no other rows; one that exists is replaced.
+        latest: Reads the rows of the newest checkpoint of a thread and namespace, which are the parameters: `TupleRow`.
+        exact: Reads the rows of the checkpoint of a key: `TupleRow`.
+        writes: What stores that many writes of a task.
+    """
+
+    name: str | None
+    texts: Mapping[str, str]
+    migrations: Sequence[Migration]
+    put: Form
+    latest: Form
+    exact: Form
+    writes: Mapping[int, Form]
+
+
+@dataclass
+class Found:
+    """The layout of the tables, which a dialect and its copies for tenants have in common.
+
+    A saver finds out when it checks the tables, before its first operation.
+    """
+
+    layout: Layout
+    is_certain: bool
+
+
 class Statements(ABC):
     """The statements of one database, and the round trips that are made of them.
 
     Args:
-        texts: The text of each statement, by name.
-        migrations: The migrations that create the tables, in order.
+        found: The layout of the tables.
         location: Where the tables are, for messages.
         schema: The schema of the tables.
     """
@@ -43,23 +77,48 @@ class Statements(ABC):
     """What a limit below zero means, as in LangGraph's saver of the database; None means all."""
     sent_for: ClassVar[Mapping[str, Sequence[str]]]
     """The statements that are sent for a name, in their order, where that is not the one statement of that name."""
-    layout: ClassVar[str | None] = None
-    """How the tables are laid out: "citus" if Citus distributes them over several servers."""
     _percent: ClassVar[str] = "%"
     """A percent sign as it is written in a statement."""
 
-    def __init__(
-        self, texts: Mapping[str, str], migrations: Sequence[Migration], *, location: str, schema: str
-    ) -> None:
-        self._texts = texts
-        self.migrations = migrations
+    def __init__(self, found: Found, *, location: str, schema: str) -> None:
+        self._found = found
         self.location = location
         self._schema = schema
         self.tenant = ""
-        self.sends_forms = True
+
+    # How the tables are laid out
+
+    @property
+    def layout(self) -> str | None:
+        """The name of the layout, as far as it is known: "citus" if Citus distributes the tables."""
+        return self._found.layout.name
+
+    @property
+    def migrations(self) -> Sequence[Migration]:
+        """The migrations that create the tables, in order."""
+        return self._found.layout.migrations
+
+    def migrations_of(self, layout: str | None) -> Sequence[Migration]:
+        """The migrations that create tables in a layout."""
+        return self.migrations
+
+    @property
+    def put_form(self) -> Form:
+        """Stores a checkpoint that is one row and refers to no other rows; one that exists is replaced."""
+        return self._found.layout.put
+
+    @property
+    def sends_forms(self) -> bool:
         """Whether a driver may send a form as it is: nothing is sent around it, and the layout is known."""
-        self._enter: Sequence[Statement] = ()
-        self._leave: Sequence[Statement] = ()
+        return True
+
+    def learn_layout(self, name: str | None) -> None:
+        """Learn how the tables are laid out, as `schema_state` has read it. SQLite has one layout."""
+        assert name is None
+
+    @property
+    def _texts(self) -> Mapping[str, str]:
+        return self._found.layout.texts
 
     # Thread ids and lists
 
@@ -68,10 +127,6 @@ class Statements(ABC):
         clone = copy(self)
         clone.tenant = tenant
         return clone
-
-    def learn_layout(self, layout: str | None) -> None:
-        """Learn how the tables are laid out, as `schema_state` has read it. SQLite has one layout."""
-        assert layout is None
 
     def stored_thread(self, thread_id: str) -> str:
         """Return a thread id as the tables have it: with a prefix for the tenant, if there is one."""
@@ -114,7 +169,7 @@ class Statements(ABC):
         return params
 
     def _send(self, *statements: Statement, locks: Sequence[Statement] = ()) -> RoundTrip:
-        return RoundTrip(statements, (*self._enter, *locks) if locks else self._enter, self._leave)
+        return RoundTrip(statements, locks)
 
     def _lock(self, thread_id: str) -> Sequence[Statement]:
         """Return what locks a thread alone until the transaction ends; see postgres/transactions.sql."""

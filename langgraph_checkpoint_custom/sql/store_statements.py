@@ -22,7 +22,7 @@ class StoreStatements(Statements):
 
     def schema_lock(self) -> RoundTrip:
         """Take the lock of migrations until the transaction ends; waits for other processes that have it."""
-        return self._send(self.statement("schema_lock", schema=self._schema))
+        return self._round_trip("schema_lock", schema=self._schema)
 
     def schema_state(self) -> RoundTrip:
         """Read one row: about the schema and the tables.

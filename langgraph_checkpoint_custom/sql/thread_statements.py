@@ -95,9 +95,10 @@ class ThreadStatements(Statements):
     def label_checkpoint(self, key: Key, name: str) -> RoundTrip:
         """Label a checkpoint unless the name is taken.
 
-        The reply has the checkpoint that has the name afterwards, and the id of the one that was to get it.
+        The last reply has the checkpoint that has the name afterwards, and the id of the one that was to get it.
         """
-        return self._round_trip("label_checkpoint", locks=self._share(key.thread_id), **key._asdict(), name=name)
+        names = "label_checkpoint", "label_holder"
+        return self._round_trip(*names, locks=self._share(key.thread_id), **key._asdict(), name=name)
 
     def delete_label(self, thread_id: str, name: str) -> RoundTrip:
         """Delete a label; the reply is empty if it does not exist."""

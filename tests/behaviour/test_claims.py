@@ -211,14 +211,6 @@ async def test_a_claimed_run_does_not_bring_its_deleted_thread_back(client: Clie
     assert set(database.counts().values()) == {0}
 
 
-async def test_expired_claims_are_deleted(client: Client, database: Database) -> None:
-    async with claimed(client, "old", lost=True, ttl_seconds=1000):
-        long_ago = "0" if database.kind == "sqlite" else "to_timestamp(0)"
-        database.run(f"UPDATE claims SET expires_at = {long_ago}")
-        async with claimed(client, "new"):
-            assert database.run("SELECT thread_id FROM claims") == [("new",)]
-
-
 OWNER = """
 import os, signal, sys, time
 from langgraph_checkpoint_custom import ClaimLost, open_saver

@@ -14,7 +14,6 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from psycopg import sql
 
 from langgraph_checkpoint_custom import PostgresSaver
-from langgraph_checkpoint_custom.sql.citus_dialect import CitusDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from tests.behaviour.helpers import (
     Database,
@@ -224,7 +223,7 @@ def test_a_function_in_a_query_sees_no_row_of_another_tenant(reader: str) -> Non
 
 def test_distributed_tables_have_no_view() -> None:
     """Nothing there could restrict it to a tenant."""
-    laid_out = PostgresDialect("langgraph_checkpoint").distributed("citus")
-    assert isinstance(laid_out, CitusDialect)
+    laid_out = PostgresDialect("langgraph_checkpoint")
+    laid_out.learn_layout("citus")
     assert not any("checkpoints_readable" in sql for each in laid_out.migrations for sql in each.statements)
     assert not any("checkpoints_readable" in line for line in laid_out.shipped())

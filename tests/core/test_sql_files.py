@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_checkpoint_custom.sql.files import compose, with_rows
+from langgraph_checkpoint_custom.sql.files import compose, in_sqlite, with_rows
 
 NEWEST = """-- What the file is about.
 
@@ -51,9 +51,12 @@ def test_two_blocks_of_one_name_are_an_error() -> None:
         compose([NEWEST, "-- name: newest\nSELECT 1\n"])
 
 
-def test_a_row_of_values_is_repeated_with_numbered_parameters() -> None:
-    statement = compose(["-- name: s\nVALUES\n    -- repeat\n    (%(a)s, %(b0)s)\nDO NOTHING\n"])["s"]
-    assert with_rows(statement, 1) == "VALUES\n    (%(a)s, %(b0)s)\nDO NOTHING"
-    assert with_rows(statement, 3) == (
-        "VALUES\n    (%(a)s, %(b0)s),\n    (%(a)s, %(b1)s),\n    (%(a)s, %(b2)s)\nDO NOTHING"
-    )
+def test_a_row_of_values_is_repeated() -> None:
+    statement = compose(["-- name: s\nVALUES\n    -- repeat\n    (%s, %b)\nDO NOTHING\n"])["s"]
+    assert with_rows(statement, 1) == "VALUES\n    (%s, %b)\nDO NOTHING"
+    assert with_rows(statement, 3) == "VALUES\n    (%s, %b),\n    (%s, %b),\n    (%s, %b)\nDO NOTHING"
+
+
+def test_sqlite_gets_common_statements_in_its_own_words() -> None:
+    text = "SELECT a FROM langgraph_checkpoint.langgraph_checkpoint_b WHERE a = %(a)s AND b IN (%s, %(b)b, '%%')"
+    assert in_sqlite(text) == "SELECT a FROM langgraph_checkpoint_b WHERE a = :a AND b IN (?, :b, '%')"

@@ -130,26 +130,6 @@ JOIN langgraph_checkpoint.labels l ON l.thread_id >= r.bottom COLLATE "C" AND l.
 WHERE l.name = %(name)s AND l.thread_id > %(thread_id)s
 ORDER BY l.thread_id LIMIT %(limit)s
 
--- name: label_insert
--- differs: RETURNING may not contain a query, so label_checkpoint follows.
-INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
-SELECT c.thread_id, %(name)s, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
-WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND NOT c.hidden
-AND c.checkpoint_id = coalesce(%(checkpoint_id)s, (
-    -- include: newest_of_namespace
-))
-ON CONFLICT (thread_id, name) DO UPDATE SET name = excluded.name
-
--- name: label_checkpoint
--- differs: as label_insert.
-SELECT l.checkpoint_ns, l.checkpoint_id, c.checkpoint_id
-FROM langgraph_checkpoint.labels l CROSS JOIN langgraph_checkpoint.checkpoints c
-WHERE l.thread_id = %(thread_id)s AND l.name = %(name)s
-AND c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND NOT c.hidden
-AND c.checkpoint_id = coalesce(%(checkpoint_id)s, (
-    -- include: newest_of_namespace
-))
-
 -- name: select_interrupts
 -- differs: as thread_heads, but it reads the index of interrupts only.
 WITH found AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Storing and reading checkpoints, their values and writes.
+-- Storing and reading checkpoints. Lists are arrays here, and JSON in sqlite/.
 
 -- fragment: into_checkpoints
 INSERT INTO langgraph_checkpoint.checkpoints (
@@ -7,15 +7,6 @@ INSERT INTO langgraph_checkpoint.checkpoints (
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
 )
 
--- fragment: replace_checkpoint
-ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
-    parent_id = EXCLUDED.parent_id, root_id = EXCLUDED.root_id, run_id = EXCLUDED.run_id,
-    format = EXCLUDED.format, hidden = false, inline_channels = EXCLUDED.inline_channels,
-    delta_channels = EXCLUDED.delta_channels, blob_channels = EXCLUDED.blob_channels,
-    blob_versions = EXCLUDED.blob_versions, checkpoint_type = EXCLUDED.checkpoint_type,
-    checkpoint = EXCLUDED.checkpoint, metadata_type = EXCLUDED.metadata_type, metadata = EXCLUDED.metadata,
-    metadata_filter = EXCLUDED.metadata_filter
-
 -- name: insert_checkpoint
 -- A checkpoint that refers to no other rows. Parameters go by position.
 -- include: into_checkpoints
@@ -23,8 +14,8 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %s, %b, %s, %s)
 -- include: replace_checkpoint
 
 -- name: insert_checkpoint_on_parent
--- insert_checkpoint for one whose parent has to exist and not to be hidden. A row says that it was stored.
--- differs: the transaction shares the thread's lock, so that the parent is not deleted.
+-- insert_checkpoint for one whose parent has to exist and not to be hidden. A row says that it was stored. The
+-- transaction shares the thread's lock, so that the parent is not deleted.
 -- include: into_checkpoints
 SELECT %s, %s, %s, %s, %s, %s, %s, %s::text[], %s::text[], %s::text[], %s::text[], %s, %b, %s, %b, %s::jsonb, %s
 WHERE EXISTS (
@@ -35,7 +26,7 @@ WHERE EXISTS (
 RETURNING true
 
 -- name: insert_checkpoints
--- differs: insert_checkpoint for a batch. The lists of each checkpoint are array literals.
+-- insert_checkpoint for a batch. The lists of each checkpoint are array literals.
 -- include: into_checkpoints
 SELECT
     m.thread_id, m.checkpoint_ns, m.checkpoint_id, m.parent_id, m.root_id, m.run_id, m.format,
@@ -53,8 +44,7 @@ FROM unnest(
 )
 -- include: replace_checkpoint
 
--- fragment: put_problems
--- differs: a fragment because citus/ includes it, too. SQLite has a statement of this name.
+-- fragment: with_problems
 WITH refs AS MATERIALIZED (
     SELECT r.channel, r.version, r.required, stored.channel IS NOT NULL AS found
     FROM unnest(
@@ -67,44 +57,25 @@ WITH refs AS MATERIALIZED (
         AND (r.begins = '' OR starts_with(b.chunks, r.begins))
         LIMIT 1
     ) AS stored ON true
-), parent AS MATERIALIZED (
-    SELECT hidden FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(parent_id)s
 ), problems AS MATERIALIZED (
     SELECT 'value' AS what, channel FROM refs WHERE required AND NOT found
     UNION ALL
-    SELECT 'claim', NULL WHERE %(claim)s::text IS NOT NULL AND NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
-    )
-    UNION ALL
-    SELECT 'parent', NULL WHERE %(needs_parent)s AND NOT EXISTS (SELECT FROM parent) AND (
-        SELECT max(checkpoint_id) FROM langgraph_checkpoint.checkpoints
-        WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
-        AND checkpoint_id <> %(checkpoint_id)s
-    ) IS NOT NULL
-    UNION ALL
-    SELECT 'hidden parent', NULL FROM parent WHERE hidden AND %(needs_whole_parent)s
-    UNION ALL
-    SELECT 'newer', newest.checkpoint_id FROM (
-        SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
-        WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
-        AND checkpoint_id <> %(checkpoint_id)s AND NOT hidden
-        ORDER BY checkpoint_id DESC LIMIT 1
-    ) AS newest
-    WHERE %(only_newest)s AND newest.checkpoint_id IS DISTINCT FROM %(parent_id)s
+    -- include: problems_without_blobs
 )
 
+-- fragment: insert_blobs
+INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
+SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.chunks
+FROM unnest(
+    %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(chunks)s::text[]
+) AS n (channel, version, type, value, chunks)
+
 -- name: put_checkpoint
--- differs: one statement finds the problems and, if there are none, stores the checkpoint and its blobs; on SQLite,
--- put_problems, put_blobs and insert_checkpoint do. The transaction holds or shares the thread's lock, so the rows that
--- the checkpoint refers to are not deleted.
--- include: put_problems
+-- Finds the problems and, if there are none, stores the checkpoint and its blobs in one round trip. The transaction holds
+-- or shares the thread's lock, so the rows that the checkpoint refers to are not deleted.
+-- include: with_problems
 , stored_blobs AS (
-    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
-    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.chunks
-    FROM unnest(
-        %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(chunks)s::text[]
-    ) AS n (channel, version, type, value, chunks)
+    -- include: insert_blobs
     WHERE NOT EXISTS (SELECT FROM problems)
     ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 ), stored_checkpoint AS (
@@ -120,83 +91,90 @@ WITH refs AS MATERIALIZED (
 )
 SELECT what, channel FROM problems
 
--- fragment: on_existing_write
--- Of regular writes with one key the first one remains, of special ones (`idx` < 0) the last.
--- differs: SQLite has one statement for all writes.
-ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
-SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.type, value = EXCLUDED.value,
-    run_id = CASE WHEN w.type = EXCLUDED.type AND w.value = EXCLUDED.value THEN w.run_id ELSE EXCLUDED.run_id END
-WHERE EXCLUDED.idx < 0
-
--- name: insert_few_writes
--- differs: insert_writes for a few writes without a claim, where no arrays have to be parsed. Parameters go by
--- position.
+-- name: insert_writes
+-- Many writes, of one call or of a batch, or some with a claim. Each column is an array.
 INSERT INTO langgraph_checkpoint.writes AS w (
     thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, run_id, idx, channel, type, value
 )
-VALUES
-    -- repeat
-    (%s, %s, %s, %s, %s, %s, %s, %s, %s, %b)
--- include: on_existing_write
-
--- name: insert_writes
-INSERT INTO langgraph_checkpoint.writes AS w (
-    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+SELECT * FROM unnest(
+    %(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(task_ids)s::text[],
+    %(task_paths)s::text[], %(run_ids)s::text[], %(idxs)s::integer[], %(channels)s::text[], %(types)s::text[],
+    %(values)b::bytea[]
 )
-SELECT
-    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, unnest(%(idxs)s::integer[]), %(task_path)s,
-    %(run_id)s, unnest(%(channels)s::text[]), unnest(%(types)s::text[]), unnest(%(values)b::bytea[])
 WHERE %(claim)s::text IS NULL OR EXISTS (
     SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
 )
 -- include: on_existing_write
 
--- name: insert_writes_of_many
--- differs: insert_writes for a batch of calls without claims. With this statement, 20 writes of one call would take 8 %
--- more time.
-INSERT INTO langgraph_checkpoint.writes AS w (
-    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
-)
-SELECT * FROM unnest(
-    %(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(task_ids)s::text[],
-    %(idxs)s::integer[], %(task_paths)s::text[], %(run_ids)s::text[], %(channels)s::text[], %(types)s::text[],
-    %(values)b::bytea[]
-)
--- include: on_existing_write
-
 -- name: delete_tried_blobs
--- differs: sent after import_blobs has shown that keys with these channels fit into the index. SQLite has no limit.
+-- Sent after import_blobs has shown that keys with these channels fit into the index. SQLite has no limit.
 DELETE FROM langgraph_checkpoint.blobs
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND channel = ANY (%(channels)s::text[])
 AND version = %(version)s
 
--- name: select_blobs_of
-SELECT blob_channels, blob_versions FROM langgraph_checkpoint.checkpoints
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+-- fragment: from_checkpoints
+SELECT * FROM langgraph_checkpoint.checkpoints
 
--- name: select_newest_id
--- include: newest_of_namespace
+-- name: page_of_latest
+-- page_latest for a batch.
+WITH page AS MATERIALIZED (
+    SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[]) AS k (thread_id, checkpoint_ns)
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS c
+)
+-- include: blobs_of_page
+-- include: rows_of_page
 
--- A read is a page of checkpoints and, of these, the checkpoints themselves, their blobs, chunks, writes and sends.
--- blobs_of_one finds the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
+-- name: page_of_exact
+-- page_exact for a batch.
+WITH page AS MATERIALIZED (
+    SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[])
+        AS k (thread_id, checkpoint_ns, checkpoint_id)
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+        LIMIT 1
+    ) AS c
+)
+-- include: blobs_of_page
+-- include: rows_of_page
+
+-- fragment: with_page_of_thread
+-- Only the rows of the thread are read and sorted. OFFSET 0 keeps the index over the newest checkpoints of all threads
+-- from being used.
+WITH page AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT * FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s OFFSET 0
+    ) AS t
+    WHERE checkpoint_id >= %(floor)s AND NOT hidden
+    AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
+    -- include: matches_filter
+    ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
+)
+
+-- fragment: thread_of_page
+-- The thread of a row in `p`: in a statement about many threads, it is the row's.
+p.thread_id
 
 -- fragment: blob_of_page
--- Looks up a blob by the key in `r`, which may be of several threads.
--- differs: on SQLite this is a condition of the join.
+-- Looks up a blob by the key in `p`.
 CROSS JOIN LATERAL (
     SELECT b.type, b.value, b.chunks FROM langgraph_checkpoint.blobs b
-    WHERE b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
-    AND b.channel = r.channel AND b.version = r.version
+    WHERE b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel AND b.version = p.version AND b.thread_id =
+        -- include: thread_of_page
     LIMIT 1
 ) AS b
 
 -- fragment: blobs_of_one
 , found AS MATERIALIZED (
-    SELECT r.*, b.*
+    SELECT p.*, b.*
     FROM (
         SELECT p.thread_id, p.checkpoint_ns, u.channel, u.version
         FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
-    ) AS r
+    ) AS p
     -- include: blob_of_page
 )
 -- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
@@ -207,11 +185,11 @@ CROSS JOIN LATERAL (
 
 -- fragment: blobs_of_page
 , found AS MATERIALIZED (
-    SELECT r.*, b.*
+    SELECT p.*, b.*
     FROM (
         SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.channel, u.version
         FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
-    ) AS r
+    ) AS p
     -- include: blob_of_page
 )
 , named AS NOT MATERIALIZED (
@@ -220,7 +198,6 @@ CROSS JOIN LATERAL (
 )
 
 -- fragment: heads_and_values
--- differs: a fragment because citus/ includes it, too.
 SELECT
     'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
     NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
@@ -235,9 +212,9 @@ FROM found
 -- include: heads_and_values
 UNION ALL
 SELECT
-    'blob', r.thread_id, r.checkpoint_ns, NULL, r.channel, r.version, NULL, NULL,
+    'blob', p.thread_id, p.checkpoint_ns, NULL, p.channel, p.version, NULL, NULL,
     b.type, b.value, NULL, NULL, NULL, NULL
-FROM named r
+FROM named p
 -- include: blob_of_page
 UNION ALL
 SELECT
@@ -246,7 +223,8 @@ SELECT
 FROM page p
 CROSS JOIN LATERAL (
     SELECT * FROM langgraph_checkpoint.writes w
-    WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.checkpoint_id
+    WHERE w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.checkpoint_id AND w.thread_id =
+        -- include: thread_of_page
     OFFSET 0
 ) AS w
 UNION ALL
@@ -257,115 +235,13 @@ SELECT
 FROM page p
 CROSS JOIN LATERAL (
     SELECT * FROM langgraph_checkpoint.writes w
-    WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.parent_id
-    AND w.channel = '__pregel_tasks'
+    WHERE w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.parent_id AND w.channel = '__pregel_tasks'
+    AND w.thread_id =
+        -- include: thread_of_page
     OFFSET 0
 ) AS w
 WHERE p.format < 4
 
--- name: page_latest
-WITH page AS MATERIALIZED (
-    SELECT * FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %s AND checkpoint_ns = %s AND NOT hidden
-    ORDER BY checkpoint_id DESC LIMIT 1
-)
--- include: blobs_of_one
--- include: rows_of_page
-
--- name: page_exact
-WITH page AS MATERIALIZED (
-    SELECT * FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s
-)
--- include: blobs_of_one
--- include: rows_of_page
-
--- name: page_of_latest
--- differs: page_latest for a batch.
-WITH page AS MATERIALIZED (
-    SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[]) AS k (thread_id, checkpoint_ns)
-    CROSS JOIN LATERAL (
-        SELECT * FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND NOT c.hidden
-        ORDER BY c.checkpoint_id DESC LIMIT 1
-    ) AS c
-)
--- include: blobs_of_page
--- include: rows_of_page
-
--- name: page_of_exact
--- differs: page_exact for a batch.
-WITH page AS MATERIALIZED (
-    SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[])
-        AS k (thread_id, checkpoint_ns, checkpoint_id)
-    CROSS JOIN LATERAL (
-        SELECT * FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
-        LIMIT 1
-    ) AS c
-)
--- include: blobs_of_page
--- include: rows_of_page
-
--- fragment: with_page_of_namespace
-WITH page AS MATERIALIZED (
-    SELECT * FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
-    AND checkpoint_id >= %(floor)s AND checkpoint_id < %(before)s AND NOT hidden
-    -- include: matches_filter
-    ORDER BY checkpoint_id DESC LIMIT %(limit)s
-)
-
--- fragment: with_page_of_thread
--- Only the rows of the thread are read and sorted. The index over the newest checkpoints of all threads is not used.
--- differs: OFFSET 0 does that.
-WITH page AS MATERIALIZED (
-    SELECT * FROM (
-        SELECT * FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s OFFSET 0
-    ) AS t
-    WHERE checkpoint_id >= %(floor)s AND NOT hidden
-    AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
-    -- include: matches_filter
-    ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
-)
-
--- fragment: with_page_of_store
-WITH page AS MATERIALIZED (
-    SELECT * FROM langgraph_checkpoint.checkpoints
-    WHERE tenant = %(tenant)s AND checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND NOT hidden
-    AND (thread_id < %(kinds)s OR thread_id >= %(above_kinds)s)
-    AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
-    -- include: matches_filter
-    ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT %(limit)s
-)
-
--- name: page_of_namespace
--- include: with_page_of_namespace
--- include: blobs_of_page
--- include: rows_of_page
-
--- name: page_of_thread
--- include: with_page_of_thread
--- include: blobs_of_page
--- include: rows_of_page
-
--- name: page_of_store
--- include: with_page_of_store
--- include: blobs_of_page
--- include: rows_of_page
-
 -- fragment: records_of_page
 -- The columns of a `CheckpointRecord`.
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
-
--- name: records_of_namespace
--- include: with_page_of_namespace
--- include: records_of_page
-
--- name: records_of_thread
--- include: with_page_of_thread
--- include: records_of_page
-
--- name: records_of_store
--- include: with_page_of_store
--- include: records_of_page

@@ -24,11 +24,6 @@ AND (%(filter)s = '[]' OR NOT EXISTS (
     OFFSET 0
 ))
 
--- fragment: newest_of_namespace
-SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
-WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s AND NOT n.hidden
-ORDER BY n.checkpoint_id DESC LIMIT 1
-
 -- fragment: blob_of_reference
 -- Looks up a blob of the thread by the key in `r`.
 -- differs: SQLite has no statement that needs it.

@@ -1,4 +1,4 @@
--- The statements for PostgreSQL 14 and later. sqlite/ has the same names in the same order.
+-- The statements for PostgreSQL 14 and later.
 --
 -- Every statement of the hot path names one thread. Rows are looked up by key in LATERAL subqueries that the planner
 -- cannot turn into a join over a complete thread, because of OFFSET 0 or LIMIT 1; the same holds in NOT EXISTS. The
@@ -6,9 +6,8 @@
 -- of a key, a statement uses max(), min() or ORDER BY and LIMIT. With EXISTS alone, the planner would expect many such
 -- rows and read the table from its start.
 --
--- insert_writes unnests its arrays in the SELECT list, because PostgreSQL first writes the rows of a function in FROM
--- to a store of their own. `tenant` is an ordinary column that the client fills, because the expression of a generated
--- column is planned again with each statement. Both together took 20 of the 125 µs of a small put.
+-- `tenant` is an ordinary column that the client fills, because the expression of a generated column is planned again
+-- with each statement.
 
 -- name: schema_lock
 SELECT pg_advisory_xact_lock(hashtextextended('langgraph_checkpoint_migrations ' || %(schema)s, 0))
@@ -31,20 +30,12 @@ SELECT
         WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints' AND p.proname = 'citus_truncate_trigger'
     )
 
--- name: schema_numbers
-SELECT number FROM langgraph_checkpoint.langgraph_checkpoint_migrations
-
 -- name: schema_create
 -- differs: SQLite has no schemas to create.
 CREATE SCHEMA langgraph_checkpoint
 
 -- name: schema_create_table
 CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (number integer PRIMARY KEY, name text NOT NULL)
-
--- name: schema_applied
-INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (%(number)s, %(name)s)
-
--- The searchable_ statements create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
 
 -- name: searchable_lock
 -- differs: SQLite has one writer at a time. CREATE INDEX CONCURRENTLY takes this lock as well.
@@ -70,13 +61,6 @@ coalesce(
 -- differs: SQLite has no invalid indexes, which a CREATE INDEX CONCURRENTLY that failed leaves.
 DROP INDEX IF EXISTS langgraph_checkpoint.searchable_key
 
--- name: searchable_make
-CREATE INDEX IF NOT EXISTS searchable_key ON langgraph_checkpoint.checkpoints (
-    tenant,
-    -- include: searchable_value
-    , checkpoint_id
-)
-
 -- name: searchable_make_view
 -- differs: SQLite has no row-level security. Under row-level security, PostgreSQL uses an index only for conditions
 -- that are leakproof: text = text is, an expression on JSON is not. The view contains the expression and the tenant's
@@ -88,3 +72,32 @@ SELECT
     AS shown
 FROM langgraph_checkpoint.checkpoints
 WHERE tenant = (SELECT langgraph_checkpoint.current_tenant()) AND tenant = langgraph_checkpoint.tenant_of(thread_id)
+
+-- The schema_ statements below distribute new tables over the servers of a Citus cluster.
+
+-- name: schema_extension
+SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'citus'
+
+-- name: schema_compiling
+-- The driver turns JIT off only where the client is connected.
+SELECT nodename, nodeport FROM run_command_on_workers('SHOW jit') WHERE result <> 'off'
+
+-- name: schema_distribute
+-- One table after the other: Citus refuses to share a table after it has used several connections. Every server has a
+-- copy of the table of migrations, so that a saver can connect to any of them. All rows of a thread are on one server.
+SELECT
+    set_config('citus.multi_shard_modify_mode', 'sequential', true),
+    create_reference_table($$langgraph_checkpoint.langgraph_checkpoint_migrations$$),
+    create_distributed_table($$langgraph_checkpoint.checkpoints$$, 'thread_id', colocate_with => 'none'),
+    create_distributed_table(
+        $$langgraph_checkpoint.blobs$$, 'thread_id', colocate_with => $$langgraph_checkpoint.checkpoints$$
+    ),
+    create_distributed_table(
+        $$langgraph_checkpoint.writes$$, 'thread_id', colocate_with => $$langgraph_checkpoint.checkpoints$$
+    ),
+    create_distributed_table(
+        $$langgraph_checkpoint.labels$$, 'thread_id', colocate_with => $$langgraph_checkpoint.checkpoints$$
+    ),
+    create_distributed_table(
+        $$langgraph_checkpoint.claims$$, 'thread_id', colocate_with => $$langgraph_checkpoint.checkpoints$$
+    )

@@ -202,31 +202,6 @@ WHERE EXISTS (
     WHERE u.channel = '__pregel_tasks' OR starts_with(u.channel, 'join:')
 )
 
--- Labels.
-
--- name: label_checkpoint
--- A row with the checkpoint that has the name, which may be another one, and with the id of the one that was to get it;
--- no row if that does not exist. The update changes nothing. On PostgreSQL, it waits for a transaction that deletes the
--- label; after that, the name is free.
-INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
-SELECT c.thread_id, %(name)s, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
-WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND NOT c.hidden
-AND c.checkpoint_id = coalesce(%(checkpoint_id)s, (
-    -- include: newest_of_namespace
-))
-ON CONFLICT (thread_id, name) DO UPDATE SET name = excluded.name
-RETURNING checkpoint_ns, checkpoint_id, coalesce(%(checkpoint_id)s, (
-    -- include: newest_of_namespace
-))
-
--- name: delete_label
-DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND name = %(name)s
-RETURNING name
-
--- name: select_labels
-SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
-WHERE thread_id = %(thread_id)s ORDER BY name
-
 -- name: select_interrupts
 -- Steps from thread to thread among those with a stored interrupt, `limit` threads in each range; `more` says where to
 -- go on. For each thread: the newest checkpoint of the root graph, if it has an interrupt, and its writes. Only

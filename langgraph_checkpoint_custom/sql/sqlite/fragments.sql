@@ -27,8 +27,3 @@ AND (:filter = '[]' OR NOT EXISTS (
         WHEN m.value GLOB '[-0-9]*' THEN CAST(m.value AS REAL) BETWEEN f.least AND f.most
     END IS NOT TRUE
 ))
-
--- fragment: newest_of_namespace
-SELECT n.checkpoint_id FROM checkpoints n
-WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND NOT n.hidden
-ORDER BY n.checkpoint_id DESC LIMIT 1

@@ -1,4 +1,4 @@
--- The statements for SQLite 3.38 and later. postgres/ has the same names in the same order.
+-- The statements for SQLite 3.38 and later.
 --
 -- A write is a transaction that holds the one write lock from its start, so no statement here locks rows. Lists are
 -- JSON.
@@ -7,10 +7,6 @@
 -- keeps a column from choosing an index, and likelihood(…, 0.00001) says that a WITH has few rows. With statistics,
 -- SQLite would otherwise assume a million rows and first read all of the table that is joined to it, for a Bloom
 -- filter: 68 ms instead of 1.5.
-
--- name: schema_lock
--- differs: the transaction holds the write lock from its start.
-SELECT 1
 
 -- name: schema_state
 SELECT
@@ -22,16 +18,8 @@ SELECT
     ),
     NULL
 
--- name: schema_numbers
-SELECT number FROM langgraph_checkpoint_migrations
-
 -- name: schema_create_table
 CREATE TABLE langgraph_checkpoint_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT
-
--- name: schema_applied
-INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES (:number, :name)
-
--- The searchable_ statements create and find the indexes of searchable metadata keys; see sql/searchable.py.
 
 -- name: searchable_indexes
 -- A row for each of the indexes that exists: its name, and whether this role can use it.
@@ -45,11 +33,4 @@ coalesce(
             AND json_type(metadata_filter, '$."*"') IS NULL THEN 'null'
         ELSE '?'
     END
-)
-
--- name: searchable_make
-CREATE INDEX IF NOT EXISTS searchable_key ON checkpoints (
-    tenant,
-    -- include: searchable_value
-    , checkpoint_id
 )

@@ -187,31 +187,6 @@ WHERE likelihood(r.last_id IS NOT NULL, 0.00001) AND EXISTS (
     SELECT 1 FROM json_each(c.inline_channels) AS n WHERE n.value = '__pregel_tasks' OR substr(n.value, 1, 5) = 'join:'
 )
 
--- Labels.
-
--- name: label_checkpoint
--- A row with the checkpoint that has the name, which may be another one, and with the id of the one that was to get it;
--- no row if that does not exist. The update changes nothing. On PostgreSQL, it waits for a transaction that deletes the
--- label; after that, the name is free.
-INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
-SELECT c.thread_id, :name, c.checkpoint_ns, c.checkpoint_id FROM checkpoints c
-WHERE c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns AND NOT c.hidden
-AND c.checkpoint_id = coalesce(:checkpoint_id, (
-    -- include: newest_of_namespace
-))
-ON CONFLICT (thread_id, name) DO UPDATE SET name = excluded.name
-RETURNING checkpoint_ns, checkpoint_id, coalesce(:checkpoint_id, (
-    -- include: newest_of_namespace
-))
-
--- name: delete_label
-DELETE FROM labels WHERE thread_id = :thread_id AND name = :name
-RETURNING name
-
--- name: select_labels
-SELECT name, checkpoint_ns, checkpoint_id FROM labels
-WHERE thread_id = :thread_id ORDER BY name
-
 -- name: select_interrupts
 -- Steps from thread to thread among those with a stored interrupt, `limit` threads in each range; `more` says where to
 -- go on. For each thread: the newest checkpoint of the root graph, if it has an interrupt, and its writes. Only
