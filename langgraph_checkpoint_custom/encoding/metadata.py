@@ -67,19 +67,17 @@ def merge_metadata(config: RunnableConfig, metadata: CheckpointMetadata, codec: 
     """
     excluded = codec.excluded if codec else frozenset()
     merged: dict[str, Any] = dict(metadata)
-    for key in excluded.intersection(merged):
-        del merged[key]
+    if excluded:
+        for key in excluded.intersection(merged):
+            del merged[key]
     for part in (config.get("metadata"), config.get("configurable")):
         for key, value in (part or {}).items():
-            if (
-                key not in merged
-                and isinstance(value, (str, int, float))
-                and (kind := _kind(key)) != "request"
-                and key not in excluded
-            ):
-                merged[key] = value
-                if kind == "secret" and codec and value and isinstance(value, str):
-                    _warn_if_clear(key, codec)
+            kind = _kind(key)
+            if kind == "request" or key in merged or key in excluded or not isinstance(value, (str, int, float)):
+                continue
+            merged[key] = value
+            if kind == "secret" and codec and value and isinstance(value, str):
+                _warn_if_clear(key, codec)
     counters = merged.get("counters_since_delta_snapshot")
     if isinstance(counters, dict):  # LangGraph makes tuples of them, and expects lists, which its own savers return.
         merged["counters_since_delta_snapshot"] = {

@@ -15,10 +15,9 @@ bytearrays become what LangGraph makes of them, text and bytes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, NamedTuple
 
 import ormsgpack
@@ -74,8 +73,10 @@ class Packer:
         # Bound once: a value may have thousands of objects.
         self._default = self._object
         self._storable = self.storable
-        self.pack_at_once: Callable[[Any], bytes] = partial(packb, default=self._default, option=_OUTSIDE)
-        """Encodes a value in msgpack; if it fails, `pack` may still be able to."""
+
+    def pack_at_once(self, obj: Any) -> bytes:
+        """Encode a value in msgpack; if it fails, `pack` may still be able to."""
+        return packb(obj, self._default, _OUTSIDE)
 
     def pack(self, obj: Any) -> bytes:
         """Encode a value in msgpack."""
@@ -171,7 +172,7 @@ class Packer:
             converted, _ = _with_extensions(content)
         else:
             try:
-                data = packb(content, default=self._default, option=_INSIDE)
+                data = packb(content, self._default, _INSIDE)
             except MsgpackEncodeError:
                 converted, other = _with_extensions(content)
                 if not other:
@@ -183,7 +184,7 @@ class Packer:
                 converted, _ = _with_extensions(content)
             if cls is not tuple:  # What is in one says nothing of the next one.
                 _CONVERTED.add(cls)
-        return packb(converted, default=self._default, option=_OUTSIDE)
+        return packb(converted, self._default, _OUTSIDE)
 
     def storable(self, cls: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the attributes of an object that can be stored; it can be restored without the others."""

@@ -39,7 +39,6 @@ class RawReader(ExactSerializer):
 
     def __init__(self) -> None:
         super().__init__(JsonPlusSerializer())
-        self.unpack = self._plain_or_raw
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Encode a value."""
@@ -61,7 +60,7 @@ class RawReader(ExactSerializer):
     def reason(self, stored: bytes) -> None:
         """Return None: no object was created that could have failed."""
 
-    def _plain_or_raw(self, stored: bytes) -> Any:
+    def unpack(self, stored: bytes) -> Any:
         """Decode a value into plain types and extensions, or into a `Raw` if packing these gives other bytes."""
         value = unpacked(stored)
         return value if pack(value) == stored else Raw(MSGPACK, bytes(stored))

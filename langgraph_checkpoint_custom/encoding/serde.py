@@ -26,7 +26,6 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import partial
 from io import BytesIO
 from secrets import randbits
 from typing import Any, Literal
@@ -34,6 +33,7 @@ from typing import Any, Literal
 import ormsgpack
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from ormsgpack import unpackb
 
 from langgraph_checkpoint_custom.encoding.allowlist import ALWAYS_ALLOWED, Allowlist, Blocked, safe_model
 from langgraph_checkpoint_custom.encoding.classes import NAMED, is_secret
@@ -185,8 +185,6 @@ class ExactSerializer(SerializerProtocol):
         self.pack = packer.pack
         self._pack_at_once = packer.pack_at_once
         self._revive = self._object  # Bound once: a value may have thousands of objects.
-        self.unpack: Callable[[bytes], Any] = partial(ormsgpack.unpackb, ext_hook=self._revive, option=_READ)
-        """Decode a value of the type msgpack; if it fails, `reason` returns a better error."""
 
     # Writing
 
@@ -196,7 +194,9 @@ class ExactSerializer(SerializerProtocol):
         Raises:
             UnstorableValue: The value would come back as a different one. Errors of ormsgpack pass through.
         """
-        if obj is None or type(obj) in (bytes, bytearray):
+        if obj is None:
+            return NULL, b""
+        if type(obj) is bytes or type(obj) is bytearray:
             kind, data = self._serde.dumps_typed(obj)
             return kind, bytes(data)
         try:
@@ -240,6 +240,10 @@ class ExactSerializer(SerializerProtocol):
             )
         return self._serde.loads_typed(data)
 
+    def unpack(self, stored: bytes) -> Any:
+        """Decode a value of the type msgpack; if it fails, `reason` returns a better error."""
+        return unpackb(stored, self._revive, _READ)
+
     def reason(self, stored: bytes) -> UnreadableValue | None:
         """Return why `unpack` failed, if the cause is inside an extension."""
         _REASON.set(None)
@@ -261,7 +265,7 @@ class ExactSerializer(SerializerProtocol):
         number = randbits(63) | 1 << 63
         separator = b"\xcf" + number.to_bytes(8, "big")
         together = b"\xdd" + (2 * len(stored)).to_bytes(4, "big") + separator.join([*stored, b""])
-        values = ormsgpack.unpackb(together, ext_hook=self._revive, option=_READ)
+        values = unpackb(together, self._revive, _READ)
         if values[1::2] != [number] * len(stored):
             raise UnreadableValue("one of many values does not end where its bytes end")
         found: list[Any] = values[::2]
@@ -271,7 +275,7 @@ class ExactSerializer(SerializerProtocol):
         """Restore an object from its extension."""
         try:
             if code == PYDANTIC_2:
-                content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
+                content = unpackb(data, self._revive, _READ)
                 # A message, for example, whose fields are stored as they were, and which has no further state.
                 if len(content) == 4 and type(content[3]) is not str and self._is_plain:
                     module, name, fields, given = content
@@ -284,8 +288,8 @@ class ExactSerializer(SerializerProtocol):
                     raise UnreadableValue(f"msgpack extension {code} is unknown to this langgraph-checkpoint")
                 return found
             if code == SINGLE and data.startswith(TUPLE):
-                return tuple(ormsgpack.unpackb(data[len(TUPLE) :], ext_hook=self._revive, option=_READ))
-            content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
+                return tuple(unpackb(data[len(TUPLE) :], self._revive, _READ))
+            content = unpackb(data, self._revive, _READ)
             if code == DELTA:
                 return DeltaSnapshot(content)
             if code == NUMPY:

@@ -24,6 +24,7 @@ import json
 import operator
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -80,6 +81,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
+@lru_cache(maxsize=1000)
 def _projected(key: str) -> str:
     """A key as it is in the projection: text without JSON escapes, so that both databases read it the same way."""
     return key if _PLAIN.issuperset(key) else quote(key, safe="", errors="surrogatepass")
@@ -96,7 +98,7 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
                 text = canonical(value) if key != _UNKNOWN else None
             # A serializer may change a lone surrogate. Here it looks like half of a valid pair, so neither is known.
             known = text is not None and len(text) <= LONGEST and "\\ud" not in text
-            projection[key if _PLAIN.issuperset(key) else _projected(key)] = text if known else None
+            projection[_projected(key)] = text if known else None
     if only is not None:
         projection[MORE] = None
     pairs = [
