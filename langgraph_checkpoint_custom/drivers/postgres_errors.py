@@ -36,7 +36,7 @@ _LOST = ("08", "57P01", "57P02", "57P03", "53300")
 _LOST_BY_CITUS = ("XX000", "58030", "58000")
 # The function of Citus that refuses, also as an internal error, what only the coordinator does.
 _ONLY_ON_COORDINATOR = "EnsureCoordinator"
-_CONTENTION = ("40001", "40P01", "55P03", "22012")  # copy_thread causes the last one (division by zero).
+_CONTENTION = ("40001", "40P01", "55P03")
 # A table, column or schema that a statement names does not exist.
 _OTHER_TABLES = ("42P01", "42703", "3F000")
 # A text is not JSON, or it is JSON but not a list.

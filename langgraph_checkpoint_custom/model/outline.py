@@ -1,8 +1,8 @@
-"""The outline of a thread: its checkpoints and what each of them names, without values. And what a deletion does to it.
+"""The outline of a thread: its checkpoints and what each of them names, without values. And what is decided by it.
 
 Must not know: databases, SQL, serializers. Everything here is computed from the outline alone.
 
-Every deletion has the same steps:
+Every deletion has the same steps (copies are at the end of this file):
 
 1. Checkpoints are chosen. Each operation chooses others: `superseded`, `of_runs`, `of_checkpoint`, `later`.
 2. A chosen checkpoint that a remaining one needs becomes `hidden` instead. A `DeltaChannel` needs the ancestors back to
@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -81,7 +82,7 @@ def _populated(inline_channels: str, blob_channels: str) -> frozenset[str]:
 
 
 class Outline:
-    """The checkpoints of a thread by namespace and id.
+    """The checkpoints of a thread by their places, and by namespace.
 
     Args:
         rows: The cells of each `OutlineRow`.
@@ -97,29 +98,23 @@ class Outline:
     ) -> None:
         self.labels = labels or {}
         self.sends = sends
-        self.namespaces: dict[str, dict[str, OutlineRow]] = {}
+        self.rows: dict[Place, OutlineRow] = {}
+        self.namespaces: dict[str, list[OutlineRow]] = {}
         self._delta_channels: dict[str, frozenset[str]] = {}
         shared: dict[Any, Any] = {}
         for cells in rows:  # An id is also the parent's or root's of other rows, and most lists are equal.
             row = OutlineRow._make([shared.setdefault(cell, cell) for cell in cells])
-            self.namespaces.setdefault(row.checkpoint_ns, {})[row.checkpoint_id] = row
-
-    def __iter__(self) -> Iterator[OutlineRow]:
-        return (row for rows in self.namespaces.values() for row in rows.values())
-
-    def find(self, place: Place) -> OutlineRow | None:
-        """Return the checkpoint at a place."""
-        return self.namespaces.get(place[0], {}).get(place[1])
+            self.rows[row.place] = row
+            self.namespaces.setdefault(row.checkpoint_ns, []).append(row)
 
     def visible(self, checkpoint_ns: str) -> list[str]:
         """Return the ids of a namespace's checkpoints that are not hidden, the oldest first."""
-        rows = self.namespaces.get(checkpoint_ns, {}).values()
-        return sorted(row.checkpoint_id for row in rows if not row.hidden)
+        return sorted(row.checkpoint_id for row in self.namespaces.get(checkpoint_ns, ()) if not row.hidden)
 
     def delta_channels(self, checkpoint_ns: str) -> frozenset[str]:
         """Return the channels of a namespace that are `DeltaChannel`s, as any of its checkpoints says."""
         if checkpoint_ns not in self._delta_channels:
-            texts = {row.delta_channels for row in self.namespaces.get(checkpoint_ns, {}).values()}
+            texts = {row.delta_channels for row in self.namespaces.get(checkpoint_ns, ())}
             self._delta_channels[checkpoint_ns] = frozenset().union(*map(_names, texts))
         return self._delta_channels[checkpoint_ns]
 
@@ -143,14 +138,14 @@ def superseded(outline: Outline, keep: int) -> Set[Place]:
     for checkpoint_ns, ids in newest.items():
         if not ids:
             continue
-        root = outline.namespaces[checkpoint_ns][ids[-1]].root_id
+        root = outline.rows[checkpoint_ns, ids[-1]].root_id
         if ":" in checkpoint_ns and _is_finished(outline, root, roots, labelled):
             continue
         retained.update((checkpoint_ns, checkpoint_id) for checkpoint_id in ids[-keep:])
         if checkpoint_ns and ":" not in checkpoint_ns:
             before = (bisect_left(ids, start) for start in starts)
             retained.update((checkpoint_ns, ids[at - 1]) for at in before if at)
-    return {row.place for row in outline if row.hidden or row.place not in retained}
+    return outline.rows.keys() - retained
 
 
 def _is_finished(outline: Outline, root: str | None, roots: list[str], labelled: Set[str]) -> bool:
@@ -161,13 +156,17 @@ def _is_finished(outline: Outline, root: str | None, roots: list[str], labelled:
     """
     if root is None or root in roots or root in labelled:
         return False
-    return (bool(roots) and root < roots[-1]) or root in outline.namespaces.get("", {})
+    return (bool(roots) and root < roots[-1]) or ("", root) in outline.rows
 
 
 def of_runs(outline: Outline, run_ids: Collection[str]) -> Set[Place]:
     """Choose the checkpoints of runs, and the hidden ones of their namespaces, which may be there only for these."""
-    namespaces = {row.checkpoint_ns for row in outline if row.run_id in run_ids}
-    return {row.place for row in outline if row.checkpoint_ns in namespaces and (row.hidden or row.run_id in run_ids)}
+    namespaces = {row.checkpoint_ns for row in outline.rows.values() if row.run_id in run_ids}
+    return {
+        place
+        for place, row in outline.rows.items()
+        if row.run_id in run_ids or (row.hidden and row.checkpoint_ns in namespaces)
+    }
 
 
 def of_checkpoint(outline: Outline, place: Place) -> Set[Place]:
@@ -177,30 +176,30 @@ def of_checkpoint(outline: Outline, place: Place) -> Set[Place]:
     checkpoint that becomes the newest run again. So the subgraph calls that these have started are chosen as well, and
     what subgraphs with a memory have stored since. This does not hold if the checkpoint is on another branch.
     """
-    target = outline.find(place)
+    target = outline.rows.get(place)
     if target is None or target.hidden:
         return set()
     checkpoint_ns, checkpoint_id = place
-    chosen = {row.place for row in outline.namespaces[checkpoint_ns].values() if row.hidden} | {place}
+    chosen = {row.place for row in outline.namespaces[checkpoint_ns] if row.hidden} | {place}
     if checkpoint_ns:
         return chosen
     others = [other for other in outline.visible("") if other != checkpoint_id]
     newest = others[-1] if others else checkpoint_id
     reruns = not others or (newest < checkpoint_id and target.parent_id in (None, newest))
-    for row in outline:
+    for other, row in outline.rows.items():
         if row.checkpoint_ns and (
             (":" in row.checkpoint_ns and row.root_id == checkpoint_id)
             or (reruns and (row.hidden or (row.root_id is not None and row.root_id >= newest)))
         ):
-            chosen.add(row.place)
+            chosen.add(other)
     return chosen
 
 
 def later(outline: Outline, checkpoint_id: str) -> Set[Place]:
     """Choose everything after a root checkpoint, in all namespaces, and the hidden ones."""
     return {
-        row.place
-        for row in outline
+        place
+        for place, row in outline.rows.items()
         if row.hidden
         or row.checkpoint_id > checkpoint_id
         or (row.checkpoint_ns and row.root_id is not None and row.root_id >= checkpoint_id)
@@ -209,9 +208,9 @@ def later(outline: Outline, checkpoint_id: str) -> Set[Place]:
 
 def unless_newer(outline: Outline, newest: str) -> Set[Place]:
     """Choose everything, or nothing if there is a label or a newer checkpoint than `newest`."""
-    if outline.labels or any(not row.hidden and row.checkpoint_id > newest for row in outline):
+    if outline.labels or any(not row.hidden and row.checkpoint_id > newest for row in outline.rows.values()):
         return set()
-    return {row.place for row in outline}
+    return outline.rows.keys()
 
 
 # What becomes of it
@@ -236,7 +235,7 @@ def needed(outline: Outline, retained: Iterable[OutlineRow]) -> Set[Place]:
             continue
         found.add(step)
         checkpoint_ns, checkpoint_id, unseeded = step
-        row = outline.find((checkpoint_ns, checkpoint_id))
+        row = outline.rows.get((checkpoint_ns, checkpoint_id))
         if row is None or row.parent_id is None:
             continue
         unseeded -= row.populated
@@ -259,49 +258,44 @@ class Removal:
     """
 
     def __init__(self, outline: Outline, chosen: Set[Place]) -> None:
-        self._outline = outline
-        self._chosen = chosen
-        namespaces = {checkpoint_ns for checkpoint_ns, _ in chosen}
-        rows = [row for checkpoint_ns in namespaces for row in outline.namespaces[checkpoint_ns].values()]
-        retained = needed(outline, (row for row in rows if row.place not in chosen))
+        self._rows, self._outline, self._chosen = outline.rows, outline, chosen
+        retained = needed(outline, (row for place, row in self._rows.items() if place not in chosen))
         self.gone = chosen - retained
-        self.hidden = {row.place for row in rows if not row.hidden and row.place in chosen and row.place in retained}
-        self.cut = {row.place for row in rows if not row.hidden and row.parent_id is not None and self._is_cut(row)}
+        self.hidden = {place for place in chosen & retained if not self._rows[place].hidden}
+        self.cut = {place for place in self._rows.keys() - self.gone if self._is_cut(self._rows[place])}
         self.labels = sorted(name for name, place in outline.labels.items() if place in chosen)
-        self.blobs = {blob for row in rows if row.place in self.gone for blob in row.blobs()}
-        for row in rows:
-            if row.place not in self.gone:
-                self.blobs.difference_update(row.blobs())
+        blobs = {blob for place in self.gone for blob in self._rows[place].blobs()}
+        self.blobs = blobs - self.remaining_blobs({blob[:2] for blob in blobs})
 
     def _is_cut(self, row: OutlineRow) -> bool:
-        if row.place in self.gone:
+        if row.hidden or row.parent_id is None:
             return False
-        parent = row.checkpoint_ns, row.parent_id or ""
-        return self._outline.find(parent) is None if row.place in self.hidden else parent in self.gone
+        parent = row.checkpoint_ns, row.parent_id
+        return parent not in self._rows if row.place in self.hidden else parent in self.gone
 
     def remaining_blobs(self, channels: Collection[tuple[str, str]]) -> set[BlobPlace]:
         """Return the blobs that remaining checkpoints name, of these namespaces and channels."""
-        remaining = (row for row in self._outline if row.place not in self.gone)
+        namespaces = {checkpoint_ns for checkpoint_ns, _ in channels}
+        remaining = (row for name in namespaces for row in self._outline.namespaces[name] if row.place not in self.gone)
         return {blob for row in remaining for blob in row.blobs() if blob[:2] in channels}
 
     def found(self, place: Place) -> bool:
         """Whether there was a checkpoint that was not hidden."""
-        row = self._outline.find(place)
-        return row is not None and not row.hidden
+        return place in self._rows and not self._rows[place].hidden
 
     def deletes_visible(self) -> bool:
         """Whether a checkpoint is deleted that was not hidden."""
-        return any(not row.hidden and row.place in self.gone for row in self._outline)
+        return any(map(self.found, self.gone))
 
-    def new_heads(self) -> list[Place]:
+    def reopened(self) -> dict[Place, set[str]]:
         """Return the checkpoints that become the newest of their namespace, unless they are on another branch.
 
         Their writes belong to what is deleted. LangGraph would take them for the outputs of tasks that have run
-        already. On another branch, their tasks are still to go on.
+        already. On another branch, their tasks are still to go on. With each comes what `_read_by_children` returns.
         """
         heads = []
         for checkpoint_ns in {checkpoint_ns for checkpoint_ns, _ in self.gone}:
-            rows = self._outline.namespaces[checkpoint_ns].values()
+            rows = self._outline.namespaces[checkpoint_ns]
             gone = [row for row in rows if row.place in self.gone]
             newest = max((row.checkpoint_id for row in gone if not row.hidden), default=None)
             head = max(
@@ -311,23 +305,19 @@ class Removal:
                 continue
             if any(row.parent_id == head or (row.parent_id is None and not row.hidden) for row in gone):
                 heads.append((checkpoint_ns, head))
-        return heads
+        return self._read_by_children(heads)
 
-    def not_hidden(self, places: Iterable[Place]) -> list[Place]:
-        """Return the places at which nothing is deleted or hidden; there may be no checkpoint yet."""
-        rows = {place: self._outline.find(place) for place in places}
-        return [
-            place
-            for place, row in rows.items()
-            if place not in self.gone and place not in self.hidden and (row is None or not row.hidden)
-        ]
+    def open(self, places: Iterable[Place]) -> dict[Place, set[str]]:
+        """Return the places at which nothing is deleted or hidden, as `reopened`; there may be no checkpoint yet."""
+        closed = self.gone | self.hidden | {place for place, row in self._rows.items() if row.hidden}
+        return self._read_by_children(place for place in places if place not in closed)
 
-    def read_by_children(self, places: Iterable[Place]) -> dict[Place, set[str]]:
+    def _read_by_children(self, places: Iterable[Place]) -> dict[Place, set[str]]:
         """Return for each of these places the channels whose writes a remaining child is rebuilt from."""
         found: dict[Place, set[str]] = {place: set() for place in places}
         for checkpoint_ns in {checkpoint_ns for checkpoint_ns, _ in found}:
             delta = self._outline.delta_channels(checkpoint_ns) - {SENDS}
-            for row in self._outline.namespaces.get(checkpoint_ns, {}).values():
+            for row in self._outline.namespaces.get(checkpoint_ns, ()):
                 channels = found.get((checkpoint_ns, row.parent_id or ""))
                 if channels is not None and row.place not in self.gone:
                     channels |= delta - row.populated
@@ -336,42 +326,62 @@ class Removal:
         return found
 
 
-class Branch:
-    """What comes along when a thread is forked from a root checkpoint.
+# What is copied
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What comes along when a thread is made from another one.
+
+    Attributes:
+        checkpoints: The checkpoints that are copied.
+        written: Those of them whose writes are copied.
+        blobs: The blobs that they name.
+        hidden: Those of them that become hidden.
+        cut: Those of them that have no parent in the copy.
+        is_open: Whether the writes of the newest checkpoint are copied, which may still be stored.
+    """
+
+    checkpoints: Set[Place]
+    written: Set[Place]
+    blobs: Set[BlobPlace]
+    hidden: Set[Place] = frozenset()
+    cut: Set[Place] = frozenset()
+    is_open: bool = True
+
+
+def everything(outline: Outline) -> Copies:
+    """Return what a copy of a complete thread has."""
+    places = outline.rows.keys()
+    return Copies(places, places, {blob for row in outline.rows.values() for blob in row.blobs()})
+
+
+def branch(outline: Outline, checkpoint_id: str) -> Copies:
+    """Return what a fork from a root checkpoint has.
 
     That is the checkpoint; for each subgraph with a memory of its own, the checkpoint that a run from here goes on
     from; and what these need, as hidden checkpoints. If the checkpoint is the newest one, its superstep is open: its
     writes and the subgraph calls that it started belong to it. Otherwise they belong to what came after it.
-
-    Attributes:
-        is_open: Whether the superstep is open.
-        copied: The checkpoints that are copied.
-        hidden: Those of them that are hidden in the fork.
-        cut: Those of them that have no parent in the fork.
-        written: Those of them whose writes are copied.
-        blobs: The blobs that they name.
     """
+    is_open = outline.visible("")[-1] == checkpoint_id
+    heads = {("", checkpoint_id)}
+    for checkpoint_ns in outline.namespaces.keys() - {""}:
+        for head in [head for head in outline.visible(checkpoint_ns) if is_open or head < checkpoint_id][-1:]:
+            root_id = outline.rows[checkpoint_ns, head].root_id
+            if ":" not in checkpoint_ns or (is_open and root_id == checkpoint_id):
+                heads.add((checkpoint_ns, head))
+    places = heads | needed(outline, [outline.rows[head] for head in heads])
+    along = Outline([row for place, row in outline.rows.items() if place in places], sends=outline.sends)
+    copied = along.rows.keys() - Removal(along, along.rows.keys() - heads).gone  # Nothing in the fork needs these.
+    hidden = copied - heads
 
-    def __init__(self, outline: Outline, checkpoint_id: str) -> None:
-        self.is_open = is_open = outline.visible("")[-1] == checkpoint_id
-        heads = {("", checkpoint_id)}
-        for checkpoint_ns, rows in outline.namespaces.items():
-            ids = [head for head in outline.visible(checkpoint_ns) if is_open or head < checkpoint_id]
-            belongs = ":" not in checkpoint_ns or (is_open and ids and rows[ids[-1]].root_id == checkpoint_id)
-            if checkpoint_ns and ids and belongs:
-                heads.add((checkpoint_ns, ids[-1]))
-        places = heads | needed(outline, [row for row in outline if row.place in heads])
-        copies = Outline([row for row in outline if row.place in places], sends=outline.sends)
-        gone = Removal(copies, {row.place for row in copies} - heads).gone  # Nothing in the fork needs them.
-        along = [row for row in copies if row.place not in gone]
-        self.copied = {row.place for row in along}
-        self.hidden = self.copied - heads
-        self.cut = {row.place for row in along if row.parent_id is not None and self._is_cut(outline, row)}
-        self.written = self.copied if is_open else self.hidden
-        self.blobs = {blob for row in along for blob in row.blobs()}
-
-    def _is_cut(self, outline: Outline, row: OutlineRow) -> bool:
+    def is_cut(row: OutlineRow) -> bool:
         parent = row.checkpoint_ns, row.parent_id or ""
-        if row.place in self.hidden:  # As in a `Removal`.
-            return not row.hidden and outline.find(parent) is None
-        return parent not in self.copied
+        if row.place in hidden:  # As in a `Removal`.
+            return not row.hidden and parent not in outline.rows
+        return parent not in copied
+
+    rows = [along.rows[place] for place in copied]
+    cut = {row.place for row in rows if row.parent_id is not None and is_cut(row)}
+    blobs = {blob for row in rows for blob in row.blobs()}
+    return Copies(copied, copied if is_open else hidden, blobs, hidden, cut, is_open)

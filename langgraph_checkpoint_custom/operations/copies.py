@@ -2,27 +2,29 @@
 
 Must not know: SQL, connections.
 
-A fork copies the checkpoint inside the database. It also copies the ancestors that the `DeltaChannel`s are rebuilt
-from, as hidden checkpoints, and the checkpoints of subgraphs with which a run from this checkpoint continues. Only the
-metadata of the checkpoint is read here and stored again, because it names the thread that the fork comes from.
+Both have the same steps, in one transaction that holds the lock of the target alone and shares that of the source: read
+the outline of the source, decide by it what comes along (`model/outline.py`), and copy the rows by their keys, inside
+the database. Of a fork, only the metadata of its checkpoint is read here and stored again, because it names the thread
+that the fork comes from.
 
-If the checkpoint is the newest one, its pending writes are copied: partial results and open interrupts. If it has a
-descendant, they are not copied: the descendant was made of them, and in the new thread the tasks run again.
+A run may go on in the source meanwhile. If it stores a checkpoint after the outline was read, the copied writes may
+belong to a later state than the checkpoints. Then the transaction is rolled back and tried again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
-from langgraph_checkpoint_custom.errors import CheckpointNotFound, ThreadExists
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, Contention, ThreadExists
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_metadata
-from langgraph_checkpoint_custom.model.outline import Branch, Outline
+from langgraph_checkpoint_custom.model.outline import Copies, Outline, branch, everything
 from langgraph_checkpoint_custom.operations.delete import BYTES, chunks_of, sends_for
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -33,28 +35,40 @@ FROM_CHECKPOINT = "forked_from_checkpoint"
 
 
 @operation("exclusive")
+def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
+    """Copy a thread inside the database, but not writes to checkpoints that were never stored.
+
+    Round trips: 3, with the end of the transaction; one more to find the chunks of values. 2 if the source is empty.
+    Rows: all checkpoints of the source without values.
+    Idempotent: yes. A target with checkpoints or writes that the source does not have, or has in another form, is
+        refused. Otherwise a fork, which starts with one of the source's checkpoints, would be taken for a copy. So
+        would an earlier copy with an interrupt that is open there and was answered in the source since.
+    Raises: ThreadExists, Contention.
+    Source: BaseCheckpointSaver.copy_thread.
+    """
+    outlined, own = yield d.select_copied(source, target)
+    if own:
+        raise ThreadExists(
+            f"thread {target!r} has checkpoints or writes of its own, such as {own[0][0]!r}; nothing was copied. "
+            "Choose another target, or delete that thread first"
+        )
+    if outlined:
+        copies = yield from offload(len(outlined) * BYTES, lambda: everything(Outline(outlined)))
+        yield from _store(d, "copy_thread", source, target, outlined, copies)
+
+
+@operation("exclusive")
 def fork_thread(
     d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
 ) -> Steps[RunnableConfig]:
     """Start a thread from a checkpoint, from the last one of a run, or from the newest; returns its config.
 
-    Round trips: 3, with the end of the transaction. One more for each of these: to find the chunks of values; for
-        checkpoints older than format 4. 2 if an earlier attempt has made the fork. If a run stores a checkpoint in the
-        source between them, and the fork is of the newest one, the copies are deleted and made again.
+    Round trips: as `copy_thread`, and one more for checkpoints older than format 4; 2 if an earlier attempt has made
+        the fork.
     Rows: all checkpoints of the source without values, and what is copied.
     Idempotent: yes, as long as no run has continued in the target.
-    Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint.
+    Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint, Contention.
     """
-    config = None
-    while config is None:
-        config = yield from _fork(d, codec, source, target, checkpoint_id, run_id)
-    return config
-
-
-def _fork(
-    d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
-) -> Steps[RunnableConfig | None]:
-    """Try once; None if a run stored a checkpoint meanwhile: the newest one, or one to which copied writes belong."""
     outlined, rows = yield d.select_fork_point(source, target, checkpoint_id, run_id)
     found = {row[0]: row[1:] for row in rows}
     if "point" not in found:
@@ -70,12 +84,16 @@ def _fork(
             metadata = Decoder(codec, target, "", point).metadata(there_type, there_data)
             if (metadata.get(FROM_THREAD), metadata.get(FROM_CHECKPOINT)) == (source, point):
                 return config_of(target, "", point)
-        raise _exists(target)
-    if all((row[0], row[1]) != ("", point) for row in outlined):
-        return None
+        raise ThreadExists(
+            f"thread {target!r} has checkpoints of its own; nothing was forked. Choose another target, or delete that "
+            "thread first"
+        )
     sends = yield from sends_for(d, source, outlined)
 
-    def decide() -> tuple[dict[str, Any], Branch]:
+    def decide() -> tuple[dict[str, Any], Copies | None]:
+        outline = Outline(outlined, sends=sends)
+        if ("", point) not in outline.rows:  # It was stored after the outline was read.
+            return {}, None
         metadata = Decoder(codec, source, "", point).metadata(type_, data)
         metadata |= {FROM_THREAD: source, FROM_CHECKPOINT: point}
         stored, searched = dict(metadata), dict(metadata)
@@ -85,44 +103,42 @@ def _fork(
             searched["thread_id"] = target if own else metadata["thread_id"]
         new = codec.dumps(stored, location_of_metadata("", point))
         columns = {
+            "checkpoint_id": point,
             "metadata_type": new.type,
             "metadata": new.value,
             "metadata_filter": project(searched, codec.plaintext_keys),
         }
-        return columns, Branch(Outline(outlined, sends=sends), point)
+        return columns, branch(outline, point)
 
-    columns, branch = yield from offload(len(data) + len(outlined) * BYTES, decide)
-    blobs = branch.blobs | (yield from chunks_of(d, source, branch.blobs))
-    *_, ((count,),) = yield d.store_fork(source, target, point, columns, branch, blobs)
-    if branch.is_open and count != len(outlined):
-        yield d.delete_fork(target, branch, blobs)
-        return None
+    start, copies = yield from offload(len(data) + len(outlined) * BYTES, decide)
+    if copies is None:
+        raise _gone_on("fork_thread", source)
+    yield from _store(d, "fork_thread", source, target, outlined, copies, start)
     return config_of(target, "", point)
 
 
-def _exists(target: str) -> ThreadExists:
-    return ThreadExists(
-        f"thread {target!r} has checkpoints of its own; nothing was forked. Choose another target, or delete that "
-        "thread first"
-    )
+def _store(
+    d: SqlDialect,
+    name: str,
+    source: str,
+    target: str,
+    outlined: Sequence[Row],
+    copies: Copies,
+    start: Mapping[str, Any] | None = None,
+) -> Steps[None]:
+    """Copy the rows, unless a run has gone on in the source.
 
-
-@operation("write", checks_first=True)
-def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
-    """Copy a thread inside the database.
-
-    Round trips: 1.
-    Idempotent: yes. A target with checkpoints or writes that the source does not have, or has in another form, is
-        refused. Otherwise a fork, which starts with one of the source's checkpoints, would be taken for a copy. So
-        would an earlier copy with an interrupt that is open there and was answered in the source since.
-    Raises: ThreadExists.
-    Source: BaseCheckpointSaver.copy_thread.
+    Round trips: 1, and 1 to find the chunks of values.
     """
-    reply = yield d.copy_thread(source, target)
-    if reply[0]:
-        raise ThreadExists(
-            f"thread {target!r} has checkpoints or writes of its own, such as {reply[0][0][0]!r}; nothing was copied. "
-            "Choose another target, or delete that thread first"
-        )
-    if rest := d.store_copy(source, target):
-        yield rest
+    blobs = copies.blobs | (yield from chunks_of(d, source, copies.blobs))
+    *_, ((count,),) = yield d.store_copies(source, target, copies, blobs, start)
+    if copies.is_open and count != len(outlined):
+        raise _gone_on(name, source)
+
+
+def _gone_on(name: str, source: str) -> Contention:
+    return Contention(
+        f"{name}: a run stored checkpoints in thread {source!r} during each attempt; nothing was copied. Try again "
+        "when the run has ended",
+        operation=name,
+    )

@@ -12,14 +12,14 @@ tasks. If they remained, LangGraph would take them for the outputs of an open su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import Row, Statement, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CheckpointLabelled
 from langgraph_checkpoint_custom.model.keys import Key, config_of
 from langgraph_checkpoint_custom.model.outline import (
@@ -78,16 +78,15 @@ def delete_for_runs(d: SqlDialect, thread_id: str, run_ids: Sequence[str]) -> St
     Source: BaseCheckpointSaver.delete_for_runs.
     """
     removal, written = yield from _decide(d, thread_id, partial(of_runs, run_ids=run_ids), run_ids)
-    places = removal.not_hidden((checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in written)
-    yield from _remove(d, thread_id, removal, removal.read_by_children(places), run_ids)
+    yield from _remove(d, thread_id, removal, removal.open(written), run_ids)
 
 
 @operation("exclusive")
 def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     """Delete all but the `keep` newest checkpoints of each namespace, those with a label, and what these need.
 
-    Round trips: 2, with the end of the transaction, if nothing is superseded; otherwise 3. One more if blobs may go,
-        one more if they have chunks, and one more for checkpoints older than format 4.
+    Round trips: 2, with the end of the transaction, if nothing is superseded; otherwise 3. Two more if values with
+        chunks go, and one more for checkpoints older than format 4.
     Rows: all checkpoints of the thread, without values.
     Idempotent: yes.
     Source: BaseCheckpointSaver.prune.
@@ -102,13 +101,11 @@ def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
 
     Writes whose checkpoint was never stored are deleted with their thread, because nothing would refer to them.
 
-    Round trips: as `prune_thread`, and one more if the thread is deleted.
+    Round trips: as `prune_thread`.
     Idempotent: yes.
     """
     removal, _ = yield from _decide(d, thread_id, partial(unless_newer, newest=newest))
-    yield from _remove(d, thread_id, removal)
-    if removal.gone:
-        yield d.delete_all_writes(thread_id)
+    yield from _remove(d, thread_id, removal, more=d.delete_all_writes(thread_id).statements if removal.gone else ())
 
 
 @operation("exclusive", reports_change=True)
@@ -124,7 +121,7 @@ def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     place = key.checkpoint_ns, key.checkpoint_id or ""
     removal, _ = yield from _decide(d, key.thread_id, partial(of_checkpoint, place=place))
     _refuse_labels(removal, f"checkpoint {key.checkpoint_id!r} of thread {key.thread_id!r} was not deleted")
-    yield from _remove(d, key.thread_id, removal, removal.read_by_children(removal.new_heads()))
+    yield from _remove(d, key.thread_id, removal, removal.reopened())
     return removal.found(place)
 
 
@@ -132,7 +129,7 @@ def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
 def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
     """Delete everything after a checkpoint of the root graph, in all namespaces; returns the checkpoint's config.
 
-    Round trips: as `prune_thread`, and one more if a checkpoint is deleted that was not hidden.
+    Round trips: as `prune_thread`.
     Idempotent: yes.
     Raises: CheckpointNotFound, also for a checkpoint that a prune has hidden; CheckpointLabelled.
     """
@@ -142,15 +139,14 @@ def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
     if not removal.found((key.checkpoint_ns, key.checkpoint_id)):
         raise checkpoint_not_found(key)
     _refuse_labels(removal, f"thread {key.thread_id!r} was not changed")
-    yield from _remove(d, key.thread_id, removal, removal.read_by_children(removal.new_heads()))
-    if removal.deletes_visible():
-        yield d.delete_early_writes(key.thread_id, key.checkpoint_id)
+    early = d.delete_early_writes(key.thread_id, key.checkpoint_id).statements if removal.deletes_visible() else ()
+    yield from _remove(d, key.thread_id, removal, removal.reopened(), more=early)
     return config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
 
 
 def _decide(
     d: SqlDialect, thread_id: str, choose: Callable[[Outline], Set[Place]], run_ids: Sequence[str] = ()
-) -> Steps[tuple[Removal, Sequence[Row]]]:
+) -> Steps[tuple[Removal, Sequence[Place]]]:
     """Take the thread's lock and decide what becomes of it; also returns the places to which runs wrote.
 
     Round trips: 1, or 2 if there are checkpoints older than format 4.
@@ -164,7 +160,7 @@ def _decide(
         return Removal(outline, choose(outline))
 
     removal = yield from offload(len(rows) * BYTES, decide)
-    return removal, list(chain(*written))
+    return removal, [(checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in chain(*written)]
 
 
 def sends_for(d: SqlDialect, thread_id: str, rows: Sequence[Row]) -> Steps[set[Place]]:
@@ -184,16 +180,19 @@ def _remove(
     removal: Removal,
     emptied: Mapping[Place, Collection[str]] = MappingProxyType({}),
     run_ids: Sequence[str] | None = None,
+    more: Sequence[Statement] = (),
 ) -> Steps[None]:
     """Change the rows, and delete the writes of `emptied` checkpoints but those to some channels, maybe only of runs.
 
-    Round trips: 1, or 0 if nothing changes; 2 more at most to find the chunks that no remaining blob shares.
+    Round trips: 1, or 0 if nothing changes; 2 more if values with chunks go, of which remaining ones may share some.
     """
-    chunks = yield from chunks_of(d, thread_id, removal.blobs)
+    if (change := d.remove(thread_id, removal, emptied, run_ids)) is None:
+        return
+    chunks = _places(chain(*(yield change._replace(statements=[*change.statements, *more]))))
     if chunks:
         chunks -= yield from chunks_of(d, thread_id, removal.remaining_blobs({chunk[:2] for chunk in chunks}))
-    if change := d.remove(thread_id, removal, removal.blobs | chunks, emptied, run_ids):
-        yield change
+    if chunks:
+        yield d.delete_blobs(thread_id, chunks)
 
 
 def chunks_of(d: SqlDialect, thread_id: str, blobs: Collection[BlobPlace]) -> Steps[set[BlobPlace]]:
@@ -201,8 +200,11 @@ def chunks_of(d: SqlDialect, thread_id: str, blobs: Collection[BlobPlace]) -> St
 
     Round trips: 1, or 0 if there are no blobs.
     """
-    replies = (yield d.select_chunks(thread_id, blobs)) if blobs else ()
-    return {(checkpoint_ns, channel, name) for checkpoint_ns, channel, name in chain(*replies)}
+    return _places(chain(*(yield d.select_chunks(thread_id, blobs)))) if blobs else set()
+
+
+def _places(rows: Iterable[Row]) -> set[BlobPlace]:
+    return {(checkpoint_ns, channel, name) for checkpoint_ns, channel, name in rows}
 
 
 def _refuse_labels(removal: Removal, what: str) -> None:

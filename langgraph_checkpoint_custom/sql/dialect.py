@@ -18,7 +18,6 @@ from typing import Any
 
 from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
-from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
     KIND_MARK,
@@ -154,7 +153,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """
         return self._round_trip("select_delta_history", **key._asdict(), asked=self.array(channels))
 
-    # Deleting and copying
+    # Deleting
 
     def lock_threads(self, thread_ids: Sequence[str]) -> RoundTrip | None:
         """Hold the locks of these threads alone until the transaction ends; None on SQLite, which has one writer."""
@@ -177,24 +176,6 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def threads_of_runs(self, run_ids: Sequence[str]) -> RoundTrip:
         """Read the stored ids of the threads in which these runs have stored something."""
         return self._send(self.statement("threads_of_runs", run_ids=self.array(run_ids)))
-
-    def copy_thread(self, source: str, target: str) -> RoundTrip:
-        """Copy a thread, unless the target has checkpoints or writes of its own.
-
-        The reply to the first statement has the checkpoint id of one of these.
-        """
-        return self._round_trip(
-            "copy_thread",
-            locks=self._lock(target),
-            source=source,
-            target=target,
-            source_json=canonical(source),
-            target_json=canonical(target),
-        )
-
-    def store_copy(self, source: str, target: str) -> RoundTrip | None:
-        """Store the copies after a `copy_thread` that nothing prevented; None if that has stored them already."""
-        return None
 
     # Claims
 

@@ -43,13 +43,6 @@ class SqliteDialect(SqlDialect):
         {
             "delete_thread": ("delete_thread", "delete_thread_writes", "delete_thread_blobs", "delete_thread_labels"),
             "delete_checkpoints": ("delete_writes", "delete_checkpoints"),
-            "copy_thread": (
-                "copy_thread",
-                "copy_thread_checkpoints",
-                "copy_thread_blobs",
-                "copy_thread_writes",
-                "copy_thread_labels",
-            ),
             # A transaction holds the one write lock from its start.
             "schema_lock": (),
             "lock_thread": (),
@@ -120,6 +113,11 @@ class SqliteDialect(SqlDialect):
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs, whose keys are one list."""
         return self._round_trip("select_chunks", thread_id=thread_id, keys=_ENCODE(list(blobs)))
+
+    def delete_blobs(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
+        """Read the places of the chunks of blobs, and delete the blobs."""
+        chunks = self.select_chunks(thread_id, blobs).statements if blobs else ()
+        return self._send(*chunks, *self._of_keys("delete_blobs", thread_id, blobs))
 
     def _of_keys(
         self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any

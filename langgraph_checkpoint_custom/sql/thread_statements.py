@@ -13,7 +13,7 @@ from typing import Any
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import Key, Range
-from langgraph_checkpoint_custom.model.outline import BlobPlace, Branch, Place, Removal
+from langgraph_checkpoint_custom.model.outline import BlobPlace, Copies, Place, Removal
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.searchable import index_of, with_key
 from langgraph_checkpoint_custom.sql.statements import Statements
@@ -133,18 +133,18 @@ class ThreadStatements(Statements):
         self,
         thread_id: str,
         removal: Removal,
-        blobs: Collection[BlobPlace],
         emptied: Mapping[Place, Collection[str]],
         run_ids: Sequence[str] | None,
     ) -> RoundTrip | None:
-        """Change the rows of a thread as a removal says, with these blobs; None if nothing changes.
+        """Change the rows of a thread as a removal says; None if nothing changes.
 
         The writes of `emptied` checkpoints are deleted but those to some channels; with `run_ids`, those of these runs.
+        The replies have the places of the chunks of the values that were deleted.
         """
         statements = [
             *self._of_keys("hide_checkpoints", thread_id, removal.hidden),
             *self._of_keys("cut_parents", thread_id, removal.cut),
-            *self._of_keys("delete_blobs", thread_id, blobs),
+            *self.delete_blobs(thread_id, removal.blobs).statements,
             *self._of_keys("delete_checkpoints", thread_id, removal.gone),
         ]
         if removal.labels:
@@ -154,6 +154,10 @@ class ThreadStatements(Statements):
             key, kept = Key(thread_id, checkpoint_ns, checkpoint_id), self.array(sorted(channels))
             statements.append(self.statement("delete_writes_but", **key._asdict(), kept=kept, run_ids=runs))
         return self._send(*statements) if statements else None
+
+    def delete_blobs(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
+        """Delete blobs; the replies have the places of their chunks."""
+        return self._send(*self._of_keys("delete_blobs", thread_id, blobs))
 
     def delete_early_writes(self, thread_id: str, checkpoint_id: str) -> RoundTrip:
         """Delete writes after an id whose checkpoint does not exist."""
@@ -170,51 +174,51 @@ class ThreadStatements(Statements):
         target's newest checkpoint.
         """
         point = {"target": target, "checkpoint_id": checkpoint_id, "run_id": run_id}
-        return self._send(
-            self.statement("select_outline", thread_id=source),
-            self.statement("select_fork_point", thread_id=source, **point),
-            locks=self._locks_of(source, target),
-        )
+        return self._making(source, target, self.statement("select_fork_point", thread_id=source, **point))
 
-    def store_fork(
-        self,
-        source: str,
-        target: str,
-        checkpoint_id: str,
-        metadata: Mapping[str, Any],
-        branch: Branch,
-        blobs: Collection[BlobPlace],
-    ) -> RoundTrip:
-        """Copy what a branch says, with these blobs; the checkpoint that it starts from gets other metadata.
+    def select_copied(self, source: str, target: str) -> RoundTrip:
+        """Take the locks as `select_fork_point`, and read what a copy is decided by.
 
-        The reply to the last statement is the number of the source's checkpoints.
+        That is the cells of the source's `OutlineRow`s; and the id of a checkpoint of the target that the source does
+        not have, or has in another form or with other writes, if there is one.
         """
-        texts = {"source_json": canonical(source), "target_json": canonical(target)}
-        return self._send(
-            *self._of_keys("fork_checkpoints", source, branch.copied, target=target, **texts),
-            *self._of_keys("hide_checkpoints", target, branch.hidden),
-            *self._of_keys("cut_parents", target, branch.cut),
-            *self._of_keys("fork_blobs", source, blobs, target=target),
-            *self._of_keys("fork_writes", source, branch.written, target=target),
-            self.statement("fork_metadata", target=target, checkpoint_id=checkpoint_id, **metadata),
-            self.statement("fork_count", thread_id=source),
-        )
+        return self._making(source, target, self.statement("select_own", thread_id=source, target=target))
 
-    def delete_fork(self, target: str, branch: Branch, blobs: Collection[BlobPlace]) -> RoundTrip:
-        """Delete what `store_fork` has stored."""
-        return self._send(
-            *self._of_keys("delete_blobs", target, blobs),
-            *self._of_keys("delete_checkpoints", target, branch.copied),
-        )
-
-    def _locks_of(self, source: str, target: str) -> Sequence[Statement]:
-        """Return what holds the lock of the target alone, and shares that of the source: nothing of it is deleted."""
-        # In the order of `lock_threads`.
-        return [
+    def _making(self, source: str, target: str, statement: Statement) -> RoundTrip:
+        # The locks are taken in the order of `lock_threads`. While that of the source is shared, nothing of it is
+        # deleted.
+        locks = [
             lock
             for thread_id in sorted({source, target})
             for lock in (self._lock(thread_id) if thread_id == target else self._share(thread_id))
         ]
+        return self._send(self.statement("select_outline", thread_id=source), statement, locks=locks)
+
+    def store_copies(
+        self,
+        source: str,
+        target: str,
+        copies: Copies,
+        blobs: Collection[BlobPlace],
+        start: Mapping[str, Any] | None = None,
+    ) -> RoundTrip:
+        """Store copies in a thread, with these blobs. The last reply is the number of the source's checkpoints.
+
+        For a fork, `start` has the id of the checkpoint that it starts from, and its new metadata. A copy has no
+        `start`, but all labels.
+        """
+        texts = {"source_json": canonical(source), "target_json": canonical(target)}
+        return self._send(
+            *self._of_keys("copy_checkpoints", source, copies.checkpoints, target=target, **texts),
+            *self._of_keys("hide_checkpoints", target, copies.hidden),
+            *self._of_keys("cut_parents", target, copies.cut),
+            *self._of_keys("copy_blobs", source, blobs, target=target),
+            *self._of_keys("copy_writes", source, copies.written, target=target),
+            self.statement("mark_fork", target=target, **start)
+            if start
+            else self.statement("copy_labels", thread_id=source, target=target),
+            self.statement("count_checkpoints", thread_id=source),
+        )
 
     @abstractmethod
     def _of_keys(

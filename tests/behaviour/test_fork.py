@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import TASKS
 from langgraph.types import Command, Send
 
-from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, PostgresSaver, ThreadExists
-from langgraph_checkpoint_custom.engine.operation import Steps, through
-from langgraph_checkpoint_custom.operations.copies import FROM_CHECKPOINT, FROM_THREAD, fork_thread
+from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, Contention, PostgresSaver, ThreadExists
+from langgraph_checkpoint_custom.engine.operation import Operation, Steps, through
+from langgraph_checkpoint_custom.operations.copies import FROM_CHECKPOINT, FROM_THREAD, copy_thread, fork_thread
 from tests.behaviour.helpers import (
     LONG,
     Database,
@@ -288,8 +290,37 @@ async def test_a_fork_copies_nothing_of_deleted_checkpoints(client: Client) -> N
     await client.delete_thread("t")  # With the write that has no checkpoint.
 
 
-@pytest.mark.parametrize("run_id", [None, "run"])
-def test_a_fork_during_a_run_copies_one_consistent_state(postgres_url: str, run_id: str | None) -> None:
+def makings(saver: PostgresSaver) -> dict[str, Operation[Any]]:
+    """What makes a thread from the thread "thread"."""
+    d, codec = saver._dialect, saver._codec
+    return {
+        "fork": fork_thread(d, codec, "thread", "new", None, None),
+        "fork of a run": fork_thread(d, codec, "thread", "new", None, "run"),
+        "copy": copy_thread(d, "thread", "new"),
+    }
+
+
+def interrupted(op: Operation[Any], *meanwhile: Callable[[], Any]) -> Operation[Any]:
+    """The operation, with a call before the second round trip of each attempt: the first has read the outline."""
+    calls = iter(meanwhile)
+
+    def start() -> Steps[Any]:
+        trips = 0
+
+        def between(request: Any) -> Steps[Any]:
+            nonlocal trips
+            trips += 1
+            if trips == 2 and (call := next(calls, None)):
+                call()
+            return (yield request)
+
+        return through(op.start(), between)
+
+    return replace(op, start=start)
+
+
+@pytest.mark.parametrize("what", ["fork", "fork of a run", "copy"])
+def test_what_is_made_during_a_run_is_one_consistent_state(postgres_url: str, what: str) -> None:
     """With its own writes: those of the previous checkpoint belong to a superstep that has ended.
 
     On SQLite, the transaction of the fork holds the file.
@@ -297,19 +328,26 @@ def test_a_fork_during_a_run_copies_one_consistent_state(postgres_url: str, run_
     with PostgresSaver(postgres_url) as saver:
         where = saver.put(config(), checkpoint("1"), metadata(run_id="run"), {})
         saver.put_writes(where, [("a", 1)], "task")
-        round_trips = 0
 
-        def meanwhile(request: Any) -> Steps[Any]:
-            nonlocal round_trips
-            round_trips += 1
-            if round_trips == 2:  # The first one has read the outline of the source.
-                then = saver.put(where, checkpoint("2"), metadata(run_id="run"), {})
-                saver.put_writes(then, [("a", 2)], "task")
-            return (yield request)
+        def step() -> None:
+            then = saver.put(where, checkpoint("2"), metadata(run_id="run"), {})
+            saver.put_writes(then, [("a", 2)], "task")
 
-        fork = fork_thread(saver._dialect, saver._codec, "thread", "fork", None, run_id)
-        made = saver._driver.run(replace(fork, start=lambda: through(fork.start(), meanwhile)))
-        found = saver.get_tuple(made)
+        saver._driver.run(interrupted(makings(saver)[what], step))
+        found = saver.get_tuple(config("new"))
         assert found is not None
         assert found.checkpoint["id"] == "2"
         assert found.pending_writes == [("task", "a", 2)]
+
+
+@pytest.mark.parametrize("what", ["fork", "fork of a run", "copy"])
+def test_nothing_is_made_if_a_run_goes_on_during_each_attempt(postgres_url: str, what: str) -> None:
+    """In a transaction of the caller there is one attempt."""
+    with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as connection:
+        where = saver.put(config(), checkpoint("1"), metadata(run_id="run"), {})
+        mine = PostgresSaver(connection)
+        op = interrupted(makings(mine)[what], lambda: saver.put(where, checkpoint("2"), metadata(run_id="run"), {}))
+        with pytest.raises(Contention, match=r"a run stored checkpoints in thread 'thread' during each attempt"):
+            mine._driver.run(op)
+        connection.commit()
+        assert saver.get_tuple(config("new")) is None

@@ -35,7 +35,7 @@ ACROSS = {
     "stored checkpoints",
 }
 # Cases about two threads, which may be on two servers.
-OF_TWO = {"copy", "stored copy", "fork point", "fork"}
+OF_TWO = {"copied", "copied already", "copy", "fork point", "fork"}
 # They need an index that these tables do not have.
 SEARCHED = {"threads, searched", "count of threads, searched"}
 
@@ -56,7 +56,6 @@ def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
         "put of one row": RoundTrip([d.put_form.with_params(d.put_params(a_checkpoint("t7")))]),
         "check of a put": d.put_checkpoint(encoded, only_newest=True, even_if_hidden=False),
         "put of values": d.store_checked(encoded, ()) or RoundTrip(()),
-        "stored copy": d.store_copy("t7", "t8") or RoundTrip(()),
         "writes": d.insert_writes(key, rows[:2], None),
         "many writes": d.insert_writes(key, rows, None),
         "writes with a claim": d.insert_writes(key, rows, "claim"),

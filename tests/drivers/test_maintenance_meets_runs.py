@@ -19,7 +19,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from psycopg import sql
 from typing_extensions import LiteralString
 
-from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, ThreadExists
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver
 from tests.citus import activity
 
 WAITING: LiteralString = "SELECT pid FROM {} WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -209,24 +209,24 @@ def test_a_thread_with_the_same_id_in_another_schema_does_not_wait(postgres_url:
             MAINTENANCE[name](another)
 
 
-def test_a_copy_into_a_thread_whose_run_stores_writes_is_complete_or_refused(postgres_url: str) -> None:
-    """Both have a write with the same key: the result is not a mixture of both."""
+def test_writes_that_are_stored_in_a_thread_during_a_copy_to_it_come_after_the_copy(postgres_url: str) -> None:
+    """If both have a write with the same key, the copied one remains, or a special one is replaced."""
     with PostgresSaver(postgres_url) as saver:
         fill(saver, delta=False)
         saver.copy_thread("t", "copy")
         newest = saver.get_tuple(generate_config("copy"))
         assert newest is not None
         there = newest.config["configurable"]["checkpoint_id"]
-        saver.put_writes(generate_config("t", checkpoint_id=there), [("a", 1), ("b", 1)], "late")
+        saver.put_writes(generate_config("t", checkpoint_id=there), [("a", 1), ("__resume__", 1)], "late")
         with held_open(postgres_url) as other:
-            other.put_writes(newest.config, [("a", 2)], "late")
+            other.put_writes(newest.config, [("a", 2), ("__resume__", 2), ("b", 2)], "late")
             copy = ConcurrentCall(lambda: saver.copy_thread("t", "copy"))
             copy.wait_until_blocked(postgres_url)
-        with pytest.raises(ThreadExists, match="writes of its own"):
-            copy.join()
+        copy.join()
         after = saver.get_tuple(newest.config)
         assert after is not None
-        assert sorted(after.pending_writes or []) == sorted([*(newest.pending_writes or []), ("late", "a", 2)])
+        late = [("late", "a", 1), ("late", "__resume__", 2), ("late", "b", 2)]
+        assert sorted(after.pending_writes or []) == sorted([*(newest.pending_writes or []), *late])
 
 
 def test_storing_a_resume_again_during_a_deletion_does_not_block_other_threads(postgres_url: str) -> None:

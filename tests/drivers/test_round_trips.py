@@ -75,8 +75,9 @@ async def test_each_operation_takes_as_many_round_trips_as_designed(postgres_url
             "list, limit 0": (0, lambda: client.all(None, limit=0)),
             "history": (1, lambda: client.history(last, ["log", "list"])),
             "history, no channels": (0, lambda: client.history(last, [])),
-            "copy_thread": (1, lambda: client.copy_thread("t", "copy")),
-            # The outline, sends of an old format, chunks of values that may go, the change, and the end.
+            # The outline, the copies, and the end.
+            "copy_thread": (3, lambda: client.copy_thread("t", "copy")),
+            # The outline, sends of an old format, the change, and the end.
             "prune": (2, lambda: client.prune(["t2"])),
             "prune, two threads": (4, lambda: client.prune(["t2", "unknown"])),
             "prune, with a delta channel": (4, lambda: client.prune(["t"])),

@@ -116,7 +116,8 @@ async def test_it_holds_the_lock_until_it_commits(
         with jammed(filled, "SHARE ROW EXCLUSIVE") as blocker:
             call, pid = await waiting(operation, client, watcher)
             held = "SELECT count(*) FROM pg_locks WHERE pid = %s AND locktype = 'advisory' AND granted"
-            assert watcher.execute(held, [pid]).fetchone() == (2 if operation == "fork_thread" else 1,)  # The source.
+            locks = 2 if OPERATIONS[operation][1] is ThreadExists else 1  # That of the source as well.
+            assert watcher.execute(held, [pid]).fetchone() == (locks,)
             blocker.rollback()
             await call
         assert watcher.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone() == (0,)

@@ -383,7 +383,7 @@ class Oracle(InMemorySaver):
             if thread_id == source_thread_id:
                 self.blobs.setdefault((target_thread_id, checkpoint_ns, channel, version), value)
         for (thread_id, checkpoint_ns, checkpoint_id), writes in list(self.writes.items()):
-            if thread_id == source_thread_id:
+            if (thread_id, checkpoint_ns, checkpoint_id) in copies:
                 location = (target_thread_id, checkpoint_ns, checkpoint_id)
                 there = self.writes.get(location, {})
                 self.writes[location] = writes | there

@@ -73,15 +73,14 @@ def applied(
     kept = plan.remaining_blobs({c[:2] for c in chunks})
     chunks -= {(*b[:2], n) for b in kept for n in thread.blobs.get(b) or ()}
     writes = {write for write in thread.writes if write[:2] not in plan.gone}
-    emptied: list[Place] = []
+    emptied: Mapping[Place, Collection[str]] = {}
     if opens:
-        emptied = plan.new_heads()
+        emptied = plan.reopened()
     if runs:
-        emptied = plan.not_hidden({write[:2] for write in thread.writes if write[4] in runs})
-    read = plan.read_by_children(emptied)
-    writes = {w for w in writes if not (w[:2] in emptied and (not runs or w[4] in runs) and w[5] not in read[w[:2]])}
+        emptied = plan.open({write[:2] for write in thread.writes if write[4] in runs})
+    writes = {w for w in writes if not (w[:2] in emptied and (not runs or w[4] in runs) and w[5] not in emptied[w[:2]])}
     if after and plan.deletes_visible():
-        writes = {w for w in writes if not (w[1] > after and outline.find(w[:2]) is None)}
+        writes = {w for w in writes if not (w[1] > after and w[:2] not in outline.rows)}
     if idle and not checkpoints:
         writes = set()
     return State(
@@ -105,13 +104,13 @@ def cases(thread: Thread, random: Random) -> dict[str, Case]:
     row = random.choice(thread.checkpoints) if thread.checkpoints else None
     place = row.place if row else ("", "001")
     point = random.choice(ids)
-    newest = max((r.checkpoint_id for r in outline if not r.hidden), default=None)
+    newest = max((r.checkpoint_id for r in outline.rows.values() if not r.hidden), default=None)
     unchanged = state_of(thread)
 
     def unless_labelled(chosen: Any, **how: Any) -> State:
         return unchanged if Removal(outline, chosen).labels else applied(thread, chosen, **how)
 
-    target = outline.find(("", point))
+    target = outline.rows.get(("", point))
     found = {
         f"prune {keep}": Case(lambda d, t: prune_thread(d, t, keep), applied(thread, superseded(outline, keep))),
         "prune": Case(lambda d, t: prune_thread(d, t), applied(thread, superseded(outline, 1))),
@@ -131,7 +130,7 @@ def cases(thread: Thread, random: Random) -> dict[str, Case]:
     }
     if newest is not None:
         limit = random.choice([newest, "zzz", "000"])
-        gone = {r.place for r in outline} if limit >= newest and not thread.labels else set()
+        gone = outline.rows.keys() if limit >= newest and not thread.labels else set()
         found[f"idle {limit}"] = Case(lambda d, t: delete_idle(d, t, limit), applied(thread, gone, idle=True))
     return found
 

@@ -15,7 +15,7 @@ from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
 from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, WriteRow
-from langgraph_checkpoint_custom.model.outline import Branch, Outline, Removal, later, superseded
+from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, everything, later, superseded
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -159,24 +159,26 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
     after = {"thread_id": "t5", "checkpoint_ns": "", "checkpoint_id": ""}
     outline = an_outline(size)
     pruned, rolled_back = Removal(outline, superseded(outline, 1)), Removal(outline, later(outline, "000050"))
-    branch = Branch(outline, "000050")
+    forked = branch(outline, "000050")
+    copied = everything(outline)
     return {
         "put with references": d.put_checkpoint(an_extension("t7"), only_newest=True, even_if_hidden=False),
         "threads of runs": d.threads_of_runs(["run7-3"]),
         "outline": d.select_outline("t7", ["run7-3"]),
         "sends": d.select_sends("t7"),
         "chunks": d.select_chunks("t7", pruned.blobs),
-        "prune": d.remove("t7", pruned, pruned.blobs, {}, None) or RoundTrip(()),
-        "delete runs": d.remove("t7", rolled_back, rolled_back.blobs, {("", "000050"): {"log"}}, ["run7-3"])
-        or RoundTrip(()),
+        "prune": d.remove("t7", pruned, {}, None) or RoundTrip(()),
+        "delete runs": d.remove("t7", rolled_back, {("", "000050"): {"log"}}, ["run7-3"]) or RoundTrip(()),
         "delete early writes": d.delete_early_writes("t7", "000050"),
         "delete all writes": d.delete_all_writes("t7"),
-        "copy": d.copy_thread("t7", "t8"),
+        "copied": d.select_copied("t7", "t8"),
+        "copied already": d.select_copied("t7", "t7"),
+        "copy": d.store_copies("t7", "new", copied, copied.blobs),
         "delete a thread": d.delete_thread("t7"),
         "places": d.select_checkpoint_ids(["t7"]),
         "places that a prune looks at": d.select_visible_checkpoints("t7"),
         "fork point": d.select_fork_point("t7", "t8", None, "run7-3"),
-        "fork": d.store_fork("t7", "new", "000050", NO_METADATA, branch, branch.blobs),
+        "fork": d.store_copies("t7", "new", forked, forked.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
         "label": d.label_checkpoint(Key("t7", "", None), "name"),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
     }

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom.engine.operation import RoundTrip
-from langgraph_checkpoint_custom.model.outline import Branch, Outline, Removal, later, superseded
+from langgraph_checkpoint_custom.model.outline import Outline, Removal, everything, later, superseded
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from tests.plans.conftest import without_autovacuum
-from tests.plans.explaining import NO_METADATA, explain, statement_rows
+from tests.plans.explaining import explain, statement_rows
 
 SIZE = 3_000
 # Threads of one checkpoint, or a thread of many in one namespace or in namespaces of two. Each has a value in a chunk
@@ -62,7 +62,7 @@ def filled(url: str, known: str, *, namespaces: bool) -> Iterator[psycopg.Connec
 @pytest.mark.parametrize("known", ["nothing", "all", "the short threads"])
 @pytest.mark.parametrize("generic", [False, True], ids=["custom plan", "generic plan"])
 @pytest.mark.parametrize("namespaces", [False, True], ids=["one namespace", "many namespaces"])
-@pytest.mark.parametrize("change", ["prune", "rollback", "fork"])
+@pytest.mark.parametrize("change", ["prune", "rollback", "copy"])
 def test_a_deletion_takes_linear_time(
     postgres_url: str, change: str, namespaces: bool, generic: bool, known: str
 ) -> None:
@@ -70,19 +70,17 @@ def test_a_deletion_takes_linear_time(
     with filled(postgres_url, known, namespaces=namespaces) as connection:
         read, *_ = d.select_outline("long").statements
         outline = Outline(connection.execute(read.sql, read.params).fetchall())
-        if change == "fork":
-            outline.namespaces.setdefault("", outline.namespaces[min(outline.namespaces)])
-            branch = Branch(outline, max(outline.visible("")))
-            branch.copied = branch.written = {row.place for row in outline}
-            trip: RoundTrip | None = d.store_fork("long", "new", "1", NO_METADATA, branch, branch.blobs)
+        if change == "copy":
+            copies = everything(outline)
+            trip: RoundTrip | None = d.store_copies("long", "new", copies, copies.blobs)
         else:
             chosen = superseded(outline, 1) if change == "prune" else later(outline, f"{SIZE // 2:06}")
             removal = Removal(outline, chosen)
             assert len(removal.gone) >= SIZE // 2 - 1
-            trip = d.remove("long", removal, removal.blobs, {}, None)
+            trip = d.remove("long", removal, {}, None)
         assert trip is not None
         for statement in [
-            *d.select_chunks("long", {blob for row in outline for blob in row.blobs()}).statements,
+            *d.select_chunks("long", {blob for row in outline.rows.values() for blob in row.blobs()}).statements,
             *trip.statements,
         ]:
             nodes = list(statement_rows(explain(connection, statement, generic=generic)))

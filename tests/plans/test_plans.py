@@ -149,7 +149,7 @@ def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[s
     threads = sorted({f"t{run_id[3]}" for run_id in run_ids if run_id != "unknown"})
     outline = an_outline(100)
     removal = Removal(outline, of_runs(outline, ["run7-3"]))
-    changes = [d.remove(thread_id, removal, removal.blobs, {}, run_ids) or RoundTrip(()) for thread_id in threads]
+    changes = [d.remove(thread_id, removal, {}, run_ids) or RoundTrip(()) for thread_id in threads]
     deletions = [*(d.select_outline(thread_id, run_ids) for thread_id in threads), *changes]
     with connected(postgres_store, owner=owner) as connection:
         rows = 0

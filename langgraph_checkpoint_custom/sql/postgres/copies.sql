@@ -1,4 +1,5 @@
--- Copies and forks of threads.
+-- Copies and forks of threads, from `thread_id` to `target`. `model/outline.py` decides what is copied. Rows are copied by
+-- their keys, while the lock of the source is shared, so that nothing of it is deleted.
 
 -- fragment: copied_columns
 -- The columns of a checkpoint that its copy in another thread has as well.
@@ -11,59 +12,23 @@ CASE WHEN metadata_filter ->> 'thread_id' = %(source_json)s
     ELSE metadata_filter
 END
 
--- name: copy_thread
--- differs: one statement, so that everything is copied from one snapshot. Other transactions store writes in the target
--- without its lock. If such a write is not visible in the snapshot, has the key of a copied one and is not equal to it,
--- the statement fails with a division by zero and is tried again. The next snapshot has the write.
-WITH own AS MATERIALIZED (
-    SELECT t.checkpoint_id FROM langgraph_checkpoint.checkpoints t
-    WHERE t.thread_id = %(target)s AND NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints s
-        WHERE s.thread_id = %(source)s AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
-        AND s.parent_id IS NOT DISTINCT FROM t.parent_id AND s.hidden = t.hidden
-    )
-    UNION ALL
-    SELECT t.checkpoint_id FROM langgraph_checkpoint.writes t
-    WHERE t.thread_id = %(target)s AND NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.writes s
-        WHERE s.thread_id = %(source)s AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
-        AND s.task_id = t.task_id AND s.idx = t.idx AND s.type = t.type AND s.value = t.value
-    )
-    LIMIT 1
-), checkpoints AS (
-    INSERT INTO langgraph_checkpoint.checkpoints (
-        -- include: copied_columns
-        , thread_id, tenant, parent_id, hidden, metadata_type, metadata, metadata_filter
-    )
-    SELECT
-        -- include: copied_columns
-        , %(target)s, tenant, parent_id, hidden, metadata_type, metadata,
-        -- include: filter_for_target
-    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
-    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
-), blobs AS (
-    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
-    SELECT %(target)s, checkpoint_ns, channel, version, type, value, chunks
-    FROM langgraph_checkpoint.blobs WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
-    ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
-), writes AS (
-    INSERT INTO langgraph_checkpoint.writes AS t (
-        thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
-    )
-    SELECT %(target)s, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
-    FROM langgraph_checkpoint.writes WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
-    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE SET idx = t.idx / 0
-        WHERE t.type <> EXCLUDED.type OR t.value <> EXCLUDED.value
-), labels AS (
-    INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
-    SELECT %(target)s, name, checkpoint_ns, checkpoint_id
-    FROM langgraph_checkpoint.labels WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
-    ON CONFLICT (thread_id, name) DO NOTHING
+-- name: select_own
+-- What a copy is decided by, with the outline: the id of a checkpoint of the target that the source does not have, or has
+-- in another form; or to which somebody wrote what the source does not have.
+SELECT t.checkpoint_id FROM langgraph_checkpoint.checkpoints t
+WHERE t.thread_id = %(target)s AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints s
+    WHERE s.thread_id = %(thread_id)s AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
+    AND s.parent_id IS NOT DISTINCT FROM t.parent_id AND s.hidden = t.hidden
 )
-SELECT checkpoint_id FROM own
-
--- A fork: a copy of one checkpoint of the root graph, with what it needs, from `thread_id` to the empty thread
--- `target`.
+UNION ALL
+SELECT t.checkpoint_id FROM langgraph_checkpoint.writes t
+WHERE t.thread_id = %(target)s AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.writes s
+    WHERE s.thread_id = %(thread_id)s AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
+    AND s.task_id = t.task_id AND s.idx = t.idx AND s.type = t.type AND s.value = t.value
+)
+LIMIT 1
 
 -- fragment: fork_point
 -- The newest checkpoint of the root graph, or the last one of a run.
@@ -73,7 +38,8 @@ AND (%(run_id)s::text IS NULL OR n.run_id = %(run_id)s)
 ORDER BY n.checkpoint_id DESC LIMIT 1
 
 -- name: select_fork_point
--- The checkpoint that is named, or fork_point; and the newest one of the target, if that has any.
+-- What a fork is decided by, with the outline: the checkpoint that is named, or fork_point; and the newest one of the
+-- target, if that has any.
 SELECT 'point', checkpoint_id, metadata_type, metadata FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND NOT hidden AND checkpoint_id = coalesce(%(checkpoint_id)s, (
     -- include: fork_point
@@ -89,9 +55,7 @@ LEFT JOIN (
     ORDER BY checkpoint_id DESC LIMIT 1
 ) AS n ON true
 
--- What a fork copies, by the keys that `Branch` in `model/outline.py` has chosen.
-
--- name: fork_checkpoints
+-- name: copy_checkpoints
 INSERT INTO langgraph_checkpoint.checkpoints (
     -- include: copied_columns
     , thread_id, tenant, parent_id, hidden, metadata_type, metadata, metadata_filter
@@ -104,26 +68,37 @@ FROM langgraph_checkpoint.checkpoints
 -- include: of_checkpoints
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
--- name: fork_metadata
--- The checkpoint that the fork starts from says where it comes from.
-UPDATE langgraph_checkpoint.checkpoints SET metadata_type = %(metadata_type)s, metadata = %(metadata)b, metadata_filter = %(metadata_filter)s::jsonb
-WHERE thread_id = %(target)s AND checkpoint_ns = '' AND checkpoint_id = %(checkpoint_id)s
-
--- name: fork_blobs
+-- name: copy_blobs
 INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
 SELECT %(target)s, checkpoint_ns, channel, version, type, value, chunks FROM langgraph_checkpoint.blobs
 -- include: of_blobs
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
--- name: fork_writes
-INSERT INTO langgraph_checkpoint.writes (
+-- name: copy_writes
+-- Others may store writes in the target meanwhile, without its lock. They count as stored after the copy: then a write
+-- with the key of a copied one replaces that if it is a special one (idx < 0), and is ignored otherwise.
+-- differs: on SQLite nothing can be stored in between.
+INSERT INTO langgraph_checkpoint.writes AS t (
     thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 )
 SELECT %(target)s, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 FROM langgraph_checkpoint.writes
 -- include: of_checkpoints
-ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
+    SET task_path = EXCLUDED.task_path, run_id = EXCLUDED.run_id, channel = EXCLUDED.channel, type = EXCLUDED.type,
+        value = EXCLUDED.value
+    WHERE t.idx >= 0 AND (t.type, t.value) <> (EXCLUDED.type, EXCLUDED.value)
 
--- name: fork_count
--- How many checkpoints the source has now. More than before mean that a run has gone on.
+-- name: copy_labels
+INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
+SELECT %(target)s, name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s
+ON CONFLICT (thread_id, name) DO NOTHING
+
+-- name: mark_fork
+-- The checkpoint that a fork starts from says where it comes from.
+UPDATE langgraph_checkpoint.checkpoints SET metadata_type = %(metadata_type)s, metadata = %(metadata)b, metadata_filter = %(metadata_filter)s::jsonb
+WHERE thread_id = %(target)s AND checkpoint_ns = '' AND checkpoint_id = %(checkpoint_id)s
+
+-- name: count_checkpoints
+-- More checkpoints than the outline has mean that a run has gone on.
 SELECT count(*) FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s

@@ -100,8 +100,14 @@ DELETE FROM langgraph_checkpoint.writes
 -- include: of_checkpoints
 
 -- name: delete_blobs
-DELETE FROM langgraph_checkpoint.blobs
--- include: of_blobs
+-- differs: the reply has the places of their chunks. In sqlite/, select_chunks is sent before.
+WITH deleted AS (
+    DELETE FROM langgraph_checkpoint.blobs
+    -- include: of_blobs
+    RETURNING checkpoint_ns, channel, chunks
+)
+SELECT DISTINCT d.checkpoint_ns, d.channel, n.name
+FROM deleted d CROSS JOIN LATERAL json_array_elements_text(d.chunks::json) AS n (name)
 
 -- name: delete_writes_but
 -- The writes to a checkpoint, of these runs or of all, except those to the channels in `kept`.

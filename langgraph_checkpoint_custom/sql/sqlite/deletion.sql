@@ -78,6 +78,7 @@ DELETE FROM writes
 -- include: of_checkpoints
 
 -- name: delete_blobs
+-- differs: sent after select_chunks.
 DELETE FROM blobs
 -- include: of_blobs
 
