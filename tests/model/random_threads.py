@@ -39,7 +39,7 @@ def random_thread(random: Random, most: int = 8) -> Thread:
     ids = [f"{number:03}" for number in range(1, random.randint(1, most) + 1)]
     namespaces = ["", *random.sample(["memory", "m|inner", "call:1", "call:2", "call:1|inner"], random.randint(0, 4))]
     has_deltas, is_old, has_blobs = chance() < 0.5, chance() < 0.3, chance() < 0.7
-    p_hidden = random.choice([0, 0, 0.3])
+    p_hidden = random.choice([0, 0.3, 0.5])
     for checkpoint_ns in namespaces:
         delta = random.sample(CHANNELS, random.randint(1, 2)) if has_deltas and chance() < 0.7 else []
         before: list[str] = []
