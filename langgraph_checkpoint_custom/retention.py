@@ -191,7 +191,7 @@ def _sweep_thread(
 
 def _size(d: SqlDialect, thread_id: str) -> Generator[Operation[Any], Any, int]:
     sizes = yield sizes_of_threads(d, [thread_id])
-    size: int = sizes[thread_id].bytes
+    size: int = sizes[thread_id].size.bytes
     return size
 
 

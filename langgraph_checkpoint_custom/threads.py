@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.filter import decides, wanted
+from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import (
     AFTER_ALL,
     MAX_ID,
@@ -156,17 +156,11 @@ class ThreadMethods(ABC):
             prefix: Only threads whose ids start with this.
             filter: Only threads whose newest checkpoint has this metadata; the values are compared as in `list`.
         """
-        conditions = wanted(filter)
-        if not decides(conditions, contains=self._dialect.filter_contains):
-            return sum(1 for _ in self.threads(prefix=prefix, filter=filter))
-        return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), conditions))
+        return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), wanted(filter)))
 
     async def acount_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
         """Async version of `count_threads`."""
-        conditions = wanted(filter)
-        if not decides(conditions, contains=self._dialect.filter_contains):
-            return len([one async for one in self.athreads(prefix=prefix, filter=filter)])
-        return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), conditions))
+        return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), wanted(filter)))
 
     def thread_exists(self, thread_id: str) -> bool:
         """Return whether a thread has a checkpoint."""

@@ -201,11 +201,9 @@ ACROSS_THREADS = {
     "page_of_store",
     "records_of_store",
     "threads_newest",
-    "threads_matching",
+    "threads_by_id",
     "threads_counted",
-    "threads_recent",
     "threads_searched",
-    "threads_searched_counted",
     "select_interrupts",
     "select_next_thread",
     "threads_of_runs",
@@ -216,7 +214,7 @@ CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "
 CONTINUING = {"select_fork_point", "limit_waiting"}
 # Statements that only the command line sends (`verify`, `stats` and `doctor` read everything), and the one that reads
 # the role's rights when a saver opens.
-INSPECTING = ("catalog_", "sizes_", "doctor_", "repair_", "hides_tenants")
+INSPECTING = ("catalog_", "sizes", "doctor_", "thread_at", "hides_tenants")
 
 
 def test_every_key_column_of_a_hot_statement_is_bound() -> None:

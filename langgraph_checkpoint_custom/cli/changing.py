@@ -316,7 +316,7 @@ def _named(threads: list[str], number: int) -> str:
 def _must_be_there(saver: CheckpointSaver, thread: str) -> None:
     """Raise CheckpointNotFound if a thread has no rows at all; writes without a checkpoint count."""
     thread_id = thread_text(thread)
-    if not any(saver.backend.driver.run(sizes_of_threads(saver.backend.dialect, [thread_id]))[thread_id][1:]):
+    if not any(saver.backend.driver.run(sizes_of_threads(saver.backend.dialect, [thread_id]))[thread_id].size[1:]):
         raise CheckpointNotFound(f"there is no thread {thread!r}")
 
 

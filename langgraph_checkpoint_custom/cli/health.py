@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, mention_tenants, opened, rows_of
+from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, count_all, mention_tenants, opened
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, table, tell
-from langgraph_checkpoint_custom.operations.doctor import BY_NAME, CHECKS, TABLES, Bloat, Finding, bloat, look, repair
+from langgraph_checkpoint_custom.model.keys import Range
+from langgraph_checkpoint_custom.operations.doctor import BY_NAME, CHECKS, Bloat, Finding, bloat, look, repair
 from langgraph_checkpoint_custom.operations.verify import Verified, verify
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
@@ -61,37 +62,24 @@ def doctor(
 def _look_through(
     saver: CheckpointSaver, counts: Counter[str], examples: dict[str, list[Finding]], *, fix: bool
 ) -> int:
-    """Check all tables and, with `fix`, delete orphaned rows; return the number of deleted rows.
-
-    The chunks of a value become orphans only when the value is deleted, and sort before or after it. So after deleting
-    a value, the blobs are checked again.
-    """
-    fixed = 0
-    with progress("rows", lambda: rows_of(saver)) as report:
-        done = 0
-        for each in TABLES:
-            again = True
-            first = True
-            while again:
-                again = False
-                after: Mapping[str, Any] | None = each.first
-                while after is not None:
-                    page = saver.backend.driver.run(look(saver.backend.dialect, each, after))
-                    after = page.after
-                    if first:
-                        done += page.rows
-                        report(done, "doctor")
-                    repairable = [one for one in page.findings if BY_NAME[one.check].repairable]
-                    new = page.findings if first else repairable
-                    counts.update(one.check for one in new)
-                    for one in new:
-                        if len(examples.setdefault(one.check, [])) < EXAMPLES:
-                            examples[one.check].append(one)
-                    if fix and repairable:
-                        deleted = saver.backend.driver.run(repair(saver.backend.dialect, repairable))
-                        fixed += deleted
-                        again = again or (deleted > 0 and any(one.check == "unused value" for one in repairable))
-                first = False
+    """Check all threads and, with `fix`, delete what is unused; return the number of deleted rows."""
+    fixed = done = 0
+    run, d = saver.backend.driver.run, saver.backend.dialect
+    with progress("threads", lambda: count_all(saver, tenants=False)) as report:
+        for threads in d.ranges():
+            within: Range | None = threads
+            while within is not None:
+                page = run(look(d, within))
+                within = page.remaining
+                done += page.threads
+                report(done, "doctor")
+                counts.update(one.check for one in page.findings)
+                for one in page.findings:
+                    if len(examples.setdefault(one.check, [])) < EXAMPLES:
+                        examples[one.check].append(one)
+                if fix:
+                    damaged = {one.thread_id for one in page.findings if BY_NAME[one.check].repairable}
+                    fixed += sum(run(repair(d, thread_id)) for thread_id in sorted(damaged))
     return fixed
 
 

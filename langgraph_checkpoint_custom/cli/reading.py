@@ -83,7 +83,7 @@ def threads(
 
     A thread without messages is shown by its state.
     """
-    from langgraph_checkpoint_custom.operations.sizes import MOST, sizes_of_threads, sizes_up_to
+    from langgraph_checkpoint_custom.operations.sizes import ALL, MOST, sizes_of_threads
 
     wanted = wanted_of(where)
     with opened(url, tenant, reads=True) as opener:
@@ -92,14 +92,15 @@ def threads(
         found = list(saver.threads(filter=wanted, before=_cursor(before), limit=limit))
         hint = _hint(saver, wanted) if wanted and time.monotonic() - started >= SLOW else None
         ids, run, d = [one.thread_id for one in found], saver.backend.driver.run, saver.backend.dialect
-        exact = run(sizes_of_threads(d, ids)) if as_json else {}
-        counts = {} if as_json else run(sizes_up_to(d, ids, MOST))
+        counts = run(sizes_of_threads(d, ids, ALL if as_json else MOST))
         said = [] if as_json else [_said(saver, one, channel) for one in found]
         mention_tenants(saver, tenant)
     last = found[-1] if len(found) == limit else None
     following = f"{last.newest.checkpoint_id}:{last.thread_id}" if last else None
     if as_json:
-        tell({"threads": [{**_thread(one), **exact[one.thread_id]._asdict()} for one in found], "next": following})
+        tell(
+            {"threads": [{**_thread(one), **counts[one.thread_id].size._asdict()} for one in found], "next": following}
+        )
         return
     # What is the same in every row, or in none, is no column.
     keys = columns or [key for key in ("user",) if any(key in one.newest.metadata for one in found)]
@@ -283,11 +284,12 @@ def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counte
     classes: Counter[tuple[str, str]] = Counter()
     unseen: Counter[str] = Counter()
     rows = 0
+    d, driver, codec = saver.backend
     with progress("rows", lambda: rows_of(saver)) as report:
-        for each in TABLES:
-            after: Any = each.first
+        for each, start in ((one, start) for one in TABLES for start in one.starts(d)):
+            after: Any = start
             while after is not None:
-                page = saver.backend.driver.run(types_page(saver.backend.dialect, saver.backend.values, each, after))
+                page = driver.run(types_page(d, codec, each, after))
                 classes.update(page.classes)
                 unseen.update(page.unseen)
                 rows, after = rows + page.rows, page.after

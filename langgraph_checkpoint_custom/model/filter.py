@@ -206,11 +206,6 @@ def narrowing(conditions: Iterable[Condition], *, contains: bool) -> Sequence[Ma
     ]
 
 
-def decides(conditions: Iterable[Condition], *, contains: bool) -> bool:
-    """Whether the database finds exactly what matches, as far as the projection has the values."""
-    return all(_is_projected(each, contains=contains) and each.operator not in _ORDERS for each in conditions)
-
-
 def equal_texts(conditions: Iterable[Condition], *, contains: bool) -> dict[str, Collection[str]]:
     """The keys of the projection for which a filter lists the values, with the texts of these."""
     return {

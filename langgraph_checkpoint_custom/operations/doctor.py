@@ -1,4 +1,4 @@
-"""Finding problems in the tables, one page of rows at a time, and repairing some of them during live traffic.
+"""Finding problems in the tables, one page of threads at a time, and repairing some of them during live traffic.
 
 Must not know: SQL, connections, serializers: nothing here reads a value.
 
@@ -11,14 +11,17 @@ left over when a checkpoint is stored again under its id with other versions.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.model.keys import Range
+from langgraph_checkpoint_custom.operations.sizes import PAGE, page_of_threads
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# Rows of a page. More rows: the other rows of its threads are read less often. Fewer rows: a statement ends sooner.
-PAGE = 2000
+# Checking a row takes about as long as decoding this number of bytes.
+BYTES = 100
 
 
 class Check(NamedTuple):
@@ -57,7 +60,7 @@ CHECKS = (
         "an id sorts before its parent's: the newest checkpoint may be another one",
     ),
     Check("unused value", "a value that no checkpoint refers to; --fix deletes it", repairable=True),
-    Check("unused chunk", "a chunk that no value refers to; --fix deletes it", repairable=True),
+    Check("unused chunk", "a chunk that no value in use refers to; --fix deletes it", repairable=True),
     Check(
         "dangling label",
         "a label whose checkpoint does not exist; --fix deletes it",
@@ -72,46 +75,31 @@ CHECKS = (
 BY_NAME = {check.name: check for check in CHECKS}
 
 
-class Table(NamedTuple):
-    """A table to check: its name in the statements, and a key that sorts before every row's key."""
-
-    name: str
-    first: Mapping[str, Any]
-
-
-_CHECKPOINT = {"thread_id": "", "checkpoint_ns": "", "checkpoint_id": ""}
-TABLES = (
-    Table("checkpoints", _CHECKPOINT),
-    Table("blobs", {"thread_id": "", "checkpoint_ns": "", "channel": "", "version": ""}),
-    Table("writes", {**_CHECKPOINT, "task_id": "", "idx": -(2**31)}),
-    Table("labels", {"thread_id": "", "name": ""}),
-)
-
-
 class Finding(NamedTuple):
     """A row with a problem.
 
     Attributes:
         check: The name of the check.
-        stored: The thread id as it is stored, with the tenant.
-        thread_id: The thread id as the caller knows it.
+        thread_id: The thread.
         checkpoint_ns: The namespace.
-        names: The other columns that name the row.
+        names: What else names the row, and what it names.
     """
 
     check: str
-    stored: str
     thread_id: str
     checkpoint_ns: str
     names: Sequence[str]
 
 
-class Looked(NamedTuple):
-    """The findings of a page, the number of its rows, and the key after which the next page starts; None at the end."""
+class DoctorPage(NamedTuple):
+    """The findings in a page of threads, the number of the threads with a checkpoint, and the other threads to check.
+
+    `remaining` is None if there are none.
+    """
 
     findings: Sequence[Finding]
-    rows: int
-    after: Mapping[str, Any] | None
+    threads: int
+    remaining: Range | None
 
 
 class Bloat(NamedTuple):
@@ -127,44 +115,76 @@ class Bloat(NamedTuple):
         return self.wasted >= 1000 and self.wasted > 0.25 * (self.used + self.wasted)
 
 
-@operation("read")
-def look(d: SqlDialect, table: Table, after: Mapping[str, Any], limit: int = PAGE) -> Steps[Looked]:
-    """Check one page of a table.
+@operation("snapshot")
+def look(d: SqlDialect, within: Range, checkpoints: int = PAGE) -> Steps[DoctorPage]:
+    """Check the first page of a range of threads.
 
-    Round trips: 1.
+    Round trips: 2.
+    Rows: all rows of the threads of the page, without values.
     Snapshot: one read snapshot.
     """
-    (rows,) = yield d.doctor_page(table.name, after, limit)
-    findings = []
-    end: Mapping[str, Any] | None = None
-    count = 0
-    for what, stored, *key, number in rows:
-        if what == "end":
-            count = number
-            values = dict(zip(table.first, (d.own_thread_id(stored), *key), strict=False))
-            end = values | ({"idx": int(values["idx"])} if "idx" in values else {})
-        else:
-            ns, *names = key
-            texts = [str(name) for name in (*names, number) if name is not None]
-            findings.append(Finding(what, stored, d.own_thread_id(stored), ns, texts))
-    return Looked(findings, count, end if count == limit else None)
+    page, remaining = yield from page_of_threads(d, within, checkpoints)
+    replies = yield d.select_for_doctor(page)
+    findings = yield from offload(sum(map(len, replies)) * BYTES, problems, d, *replies)
+    return DoctorPage(findings, len({row[0] for row in replies[0]}), remaining)
 
 
-@operation("write")
-def repair(d: SqlDialect, findings: Sequence[Finding]) -> Steps[int]:
-    """Delete the values, chunks and labels among the findings that are still unused; returns the number of rows.
+def problems(
+    d: SqlDialect, checkpoints: Sequence[Row], blobs: Sequence[Row], labels: Sequence[Row], writes: Sequence[Row]
+) -> list[Finding]:
+    """Return what is wrong in complete threads, given the rows of the doctor_ statements."""
+    found: list[Finding] = []
 
-    Round trips: 1 for each thread.
+    def add(check: str, stored: str, checkpoint_ns: str, *names: Any) -> None:
+        found.append(Finding(check, d.own_thread_id(stored), checkpoint_ns, [str(name) for name in names]))
+
+    places = {tuple(row[:3]) for row in checkpoints}
+    values = {tuple(row[:4]) for row in blobs}
+    used = set()
+    for *space, checkpoint_id, parent_id, hidden, channels, versions in checkpoints:
+        for blob in zip(d.names(channels), d.names(versions), strict=True):
+            used.add((*space, *blob))
+            if (*space, *blob) not in values:
+                add("missing value", *space, checkpoint_id, *blob)
+        if parent_id is not None and not hidden and (*space, parent_id) not in places:
+            add("deleted parent", *space, checkpoint_id, parent_id)
+        if parent_id is not None and parent_id > checkpoint_id:
+            add("id before its parent", *space, checkpoint_id, parent_id)
+    for *channel, version, chunks in blobs:
+        for name in json.loads(chunks or "[]"):
+            if (*channel, name) not in values:
+                add("missing chunk", *channel, version, name)
+            if (*channel, version) in used:
+                used.add((*channel, name))
+    for unused in sorted(values - used):
+        add("unused chunk" if unused[3].startswith(NAME_MARK) else "unused value", *unused)
+    for *place, name in labels:
+        if tuple(place) not in places:
+            add("dangling label", *place, name)
+    for write in writes:
+        add("write without a checkpoint", *write)
+    return found
+
+
+@operation("exclusive", locks=["thread_id"])
+def repair(d: SqlDialect, thread_id: str) -> Steps[int]:
+    """Delete the values, chunks and labels of a thread that are unused; returns the number of rows.
+
+    Round trips: 1, or 2 if there are any; on PostgreSQL one more, for the lock.
     Idempotent: yes.
     """
-    deleted = 0
-    for thread_id in sorted({one.thread_id for one in findings if BY_NAME[one.check].repairable}):
-        own = [one for one in findings if one.thread_id == thread_id]
-        blobs = [[one.checkpoint_ns, *one.names[:2]] for one in own if one.check in ("unused value", "unused chunk")]
-        labels = [one.names[1] for one in own if one.check == "dangling label"]
-        replies = yield d.repair(thread_id, json.dumps(blobs), json.dumps(labels))
-        deleted += sum(map(len, replies))
-    return deleted
+    replies = yield d.select_for_doctor(d.only(thread_id))
+    found = problems(d, *replies)
+    blobs = [
+        (one.checkpoint_ns, channel, version)
+        for one in found
+        if one.check in ("unused value", "unused chunk")
+        for channel, version in [one.names]
+    ]
+    labels = [one.names[-1] for one in found if one.check == "dangling label"]
+    if blobs or labels:
+        yield d.delete_unused(thread_id, blobs, labels)
+    return len(blobs) + len(labels)
 
 
 @operation("read")

@@ -45,4 +45,4 @@ def _before_and_after(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Step
     before = yield from sizes_of_threads(d, [thread_id]).start()
     yield from op.start()
     after = yield from sizes_of_threads(d, [thread_id]).start()
-    return before[thread_id], after[thread_id]
+    return before[thread_id].size, after[thread_id].size

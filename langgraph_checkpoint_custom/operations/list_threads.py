@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Generator, Sequence
 from functools import partial
+from heapq import nlargest
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -25,19 +26,20 @@ from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.filter import Condition, equal_texts, matches, narrowing
-from langgraph_checkpoint_custom.model.keys import TENANT_MARK, Page, flag
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, Page, Range, flag, right_above
+from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.operations.read import get_tuple
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import first_searchable
 
-# A page of threads is searched for among the newest checkpoints. The first statement searches `NEAR` of them, and takes
-# about ten milliseconds if they are of too few threads. The second one searches `RECENT`, each in a thirtieth of the
-# time. Each further one searches `FARTHER` times as many.
-NEAR = 1_000
-RECENT = 50_000
-FARTHER = 20
+# A page of threads is searched for among the newest checkpoints: first `NEAR` times as many as threads are asked for,
+# then `FARTHER` times as many of the next ones, and so on, up to `FARTHEST` in a statement.
+NEAR, FARTHER, FARTHEST = 5, 10, 50_000
 # With a filter, checkpoints that are searched before all threads are.
 FILTERED = 5_000
+# Threads that a statement reads, if all are.
+THREADS = 10_000
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 _WARNED: WeakSet[SqlDialect] = WeakSet()  # Dialects for which a warning about hidden tenants was logged.
@@ -45,6 +47,18 @@ _WARNED: WeakSet[SqlDialect] = WeakSet()  # Dialects for which a warning about h
 _START = "__start__"
 _BRANCH = "branch:"
 _JOIN = "join:"
+
+
+class _Last(NamedTuple):
+    """A row of `select_runs`: a run, and what the row of its last checkpoint says."""
+
+    run_id: str | None
+    first_id: str
+    last_id: str
+    checkpoints: int
+    format: int
+    inline_channels: Any
+    blob_channels: Any
 
 
 class ThreadsReply(NamedTuple):
@@ -65,27 +79,6 @@ class HistoryReply(NamedTuple):
     after: Page | None
 
 
-class _Last(NamedTuple):
-    """A row of `select_runs`.
-
-    Without a `name`, it is a run and its last checkpoint. With a `name`, it is a value of that checkpoint: of the
-    channel `name`, or, if `name` is empty, the document.
-    """
-
-    last_id: str
-    run_id: str | None
-    first_id: str
-    checkpoints: int
-    sends: bool
-    inline_channels: Any
-    blob_channels: Any
-    name: str | None
-    key: str | None
-    type: str | None
-    value: bytes | None
-    path: str | None
-
-
 @operation("read")
 def threads_page(
     d: SqlDialect,
@@ -101,50 +94,96 @@ def threads_page(
     `even_unreadable` returns threads whose metadata cannot be read as if they had none. They match no filter.
     With `reach` and a filter, and if no index finds the rest, only that number of the newest checkpoints is searched.
 
-    Round trips: 1. Without a filter, one more for the last page, or if the newest 1,000 checkpoints are of too few
-        threads; then one more each time that 20 times as many checkpoints are not enough. With a filter, 2 if too few
-        of the newest 5,000 checkpoints match.
-    Rows: Without a filter, the checkpoints between the first and the last one of the page. With a filter, the newest
-        5,000 checkpoints; if these are not enough, those with the value of a searchable key; if there is no such key,
-        two or three of each thread.
-    Snapshot: one read snapshot over the page.
+    Round trips: 1, and one more each time that the checkpoints searched so far are of too few threads. With a filter
+        and too few matches among the newest 5,000 checkpoints, one more if an index finds the others, else one for
+        each 10,000 threads; also with a prefix.
+    Rows: The checkpoints between the first and the last one of the page, or five times as many as threads are asked
+        for, and three of each of their threads. With a filter, also those with the value of a searchable key, or three
+        of each thread.
+    Snapshot: one for each round trip.
     Raises: CorruptCheckpoint, unless `even_unreadable`.
     """
     asked = page._replace(filter=narrowing(wanted, contains=d.filter_contains))
+    rows: list[Row] = []
+    others: ThreadPage | None = asked
+    if not asked.prefix:
+        others = yield from _newest(d, asked, rows, (reach or FILTERED) if asked.filter else None)
     complete = True
-    if asked.prefix:
-        (rows,) = yield d.select_threads(asked)
-    elif asked.filter:
-        indexable = _indexable(d, codec, wanted)
-        rows, searchable = yield d.select_recent_threads(asked, reach or FILTERED, indexable)
-        rows, are_all = _recent(rows)
-        if len(rows) < page.limit and not are_all:
-            key = first_searchable(indexable, searchable)
-            if key is None and reach is not None:
-                complete = False
-            else:
-                (rows,) = yield (
-                    d.select_threads(asked) if key is None else d.select_searched_threads(asked, key, indexable[key])
-                )
-    else:
-        (rows,) = yield d.select_newest_threads(asked, NEAR)
-        reach, are_all = RECENT, False
-        while len(rows) < page.limit and not are_all:
-            rows, _ = yield d.select_recent_threads(asked, reach, ())
-            rows, are_all = _recent(rows)
-            reach *= FARTHER
+    if others is not None and len(rows) < page.limit:
+        key, texts = (None, ()) if asked.prefix else (yield from _searchable(d, codec, wanted))
+        if key is not None:
+            (found,) = yield d.select_searched_threads(others, key, texts)
+            rows += found
+        elif reach is None or asked.prefix:
+            rows += yield from _by_id(d, others)
+        else:
+            complete = False
     after = None
     if len(rows) == page.limit:
-        last = rows[-1]
-        after = page._replace(before=last[2], thread_below=d.own_thread_id(last[0]))
+        checkpoint_id, last = min(map(_age, rows))
+        after = page._replace(before=checkpoint_id, thread_below=d.own_thread_id(last))
     decode = partial(_records, d, codec, rows, wanted, even_unreadable=even_unreadable)
     records = yield from offload(_size(rows), decode)
     return ThreadsReply([ThreadRecord(record.thread_id, record) for record in records], after, complete)
 
 
-def _recent(rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
-    """Return the rows of `select_recent_threads`, and whether these come from all checkpoints that there are."""
-    return (rows[:-1], False) if rows and rows[-1][0] is None else (rows, True)
+def _newest(d: SqlDialect, asked: ThreadPage, rows: list[Row], most: int | None) -> Steps[ThreadPage | None]:
+    """Search the newest checkpoints for the rows of a page, and add them to `rows`; `most` checkpoints, about.
+
+    Returns the page of the threads that it has not come to; None if there are none.
+    """
+    searched, reach = 0, NEAR * asked.limit
+    while asked.limit > 0 and (most is None or searched < most):
+        reach = min(reach, FARTHEST)
+        (found,) = yield d.select_newest_threads(asked, reach)
+        end = next((row for row in found if row[1] is None), None)
+        if end is None:
+            rows += found
+            return None
+        # A thread whose newest checkpoint is older than the end is found again later. This one is a subgraph's.
+        new = [row for row in found if row[1] is not None and _age(row) >= _age(end)]
+        rows += new
+        asked = asked._replace(before=end[2], thread_below=d.own_thread_id(end[0]), limit=asked.limit - len(new))
+        searched, reach = searched + reach, reach * FARTHER
+    return asked
+
+
+def _by_id(d: SqlDialect, asked: ThreadPage) -> Steps[list[Row]]:
+    """Return the rows of a page of all threads with its prefix."""
+    rows: list[Row] = []
+    ranges = [*d.ranges(asked.prefix)]
+    while ranges:
+        found, ranges = yield from _some_by_id(d, asked, ranges)
+        rows = nlargest(asked.limit, rows + found, key=_age)
+    return rows
+
+
+def _some_by_id(d: SqlDialect, asked: ThreadPage, ranges: list[Range]) -> Steps[tuple[list[Row], list[Range]]]:
+    """Return the rows of a page of the first threads in some ranges, and the ranges that remain."""
+    within, *others = ranges
+    (found,) = yield d.select_threads_by_id(asked, within, THREADS)
+    rest = [within._replace(bottom=right_above(row[0])) for row in found if row[1] is None]
+    return [row for row in found if row[1] is not None], rest + others
+
+
+def _age(row: Row) -> tuple[str, str]:
+    """Return the checkpoint id and the stored thread id, by which threads are ordered."""
+    return row[2], row[0]
+
+
+def _searchable(d: SqlDialect, codec: Values, wanted: Sequence[Condition]) -> Steps[tuple[str | None, Collection[str]]]:
+    """Return a key with an index that finds what a filter wants, and the texts that it finds; None if there is none.
+
+    Round trips: 1, or 0 if no index could find it.
+    """
+    # Keys in the plaintext metadata projection.
+    shown = [each for each in wanted if codec.plaintext_keys is None or each.key in codec.plaintext_keys]
+    texts = equal_texts(shown, contains=d.filter_contains)
+    if not texts:
+        return None, ()
+    (searchable,) = yield d.select_searchable(texts)
+    key = first_searchable(texts, searchable)
+    return key, texts.get(key or "", ())
 
 
 @operation("read")
@@ -190,25 +229,31 @@ def dialects_of_tenants(d: SqlDialect, tenants_too: bool) -> Generator[Operation
 def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Sequence[Condition]) -> Steps[int]:
     """Return the number of threads that match a filter and whose ids begin with `prefix`.
 
-    Round trips: 1. Without a prefix 2, if an index could find a value of the filter.
-    Rows: two or three of each thread, or those with the value of a searchable key. Metadata is read only if the
-        projection does not decide.
-    Snapshot: one read snapshot.
+    Round trips: one for each 10,000 threads. With a filter and without a prefix, one more if an index could find a
+        value of the filter; if it does, only one more after that.
+    Rows: one of each thread, with a filter three, or those with the value of a searchable key.
+    Snapshot: one for each round trip.
     Raises: CorruptCheckpoint.
     """
-    filter = narrowing(wanted, contains=d.filter_contains)
-    indexable = _indexable(d, codec, wanted)
-    key: str | None = None
-    if indexable and not prefix:
-        (searchable,) = yield d.select_searchable(indexable)
-        key = first_searchable(indexable, searchable)
-    (rows,) = yield (
-        d.count_threads(prefix, filter) if key is None else d.count_searched_threads(filter, key, indexable[key])
-    )
-    sure: int = sum(row[0] for row in rows if row[0] is not None)
-    unsure = [(*row[1:4], None, None, *row[4:]) for row in rows if row[0] is None]
-    records = yield from offload(_size(unsure), _records, d, codec, unsure, wanted)
-    return sure + len(records)
+    page = ThreadPage(AFTER_ALL, "", narrowing(wanted, contains=d.filter_contains), THREADS, prefix)
+    key, texts = (None, ()) if prefix else (yield from _searchable(d, codec, wanted))
+    if key is not None:
+        (rows,) = yield d.select_searched_threads(page, key, texts)
+        if len(rows) < THREADS:
+            return len((yield from offload(_size(rows), _records, d, codec, rows, wanted)))
+    count = 0
+    ranges = [*d.ranges(prefix)]
+    while ranges:
+        if wanted:
+            rows, ranges = yield from _some_by_id(d, page, ranges)
+            count += len((yield from offload(_size(rows), _records, d, codec, rows, wanted)))
+        else:
+            within, *ranges = ranges
+            (((number, last),),) = yield d.count_threads(within, THREADS)
+            if number == THREADS:
+                ranges.insert(0, within._replace(bottom=right_above(last)))
+            count += number
+    return count
 
 
 @operation("read")
@@ -238,26 +283,41 @@ def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Sequence[Cond
     return HistoryReply(records, after)
 
 
-@operation("read")
+@operation("snapshot")
 def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[RunRecord]]:
     """Return the runs of a thread; the one that began last is first.
 
-    Round trips: 1.
-    Rows: the checkpoints of the root graph; for the last one of each run, what shows whether it is finished.
+    Round trips: 1, and one more if values show whether a run is finished; one more for each last checkpoint with such a
+        value in a blob, or older than format 4.
+    Rows: the checkpoints of the root graph, and the last one of each run.
     Snapshot: one read snapshot.
     Raises: CorruptCheckpoint.
     """
     (rows,) = yield d.select_runs(thread_id)
     lasts = [_Last._make(row) for row in rows]
-    size = sum(len(row.value or b"") for row in lasts)
-    runs = yield from offload(size, _runs, d, codec, thread_id, lasts)
+    waiting, in_documents, anywhere = set(), [], []
+    for last in lasts:
+        inline, blobs = d.names(last.inline_channels), d.names(last.blob_channels)
+        key = Key(thread_id, "", last.last_id)
+        if any(channel == _START or channel.startswith(_BRANCH) for channel in (*inline, *blobs)):
+            waiting.add(last.last_id)
+        elif last.format < FORMAT_WITH_SENDS or any(map(_decides, blobs)):
+            anywhere.append(key)
+        elif any(map(_decides, inline)):
+            in_documents.append(key)
+    documents = (yield d.select_documents(in_documents)) if in_documents else ()
+    for key, ((type_, data),) in zip(in_documents, documents, strict=True):
+        document = yield from offload(
+            len(data), Decoder(codec, *key[:2], key.checkpoint_id or "").document, type_, data
+        )
+        if any(_starts(*each) for each in document["channel_values"].items()):
+            waiting.add(key.checkpoint_id or "")
+    for key in anywhere:
+        found = yield from get_tuple(d, codec, _no_version, None, key).start()
+        if found and any(_starts(*each) for each in found.checkpoint["channel_values"].items()):
+            waiting.add(key.checkpoint_id or "")
+    runs = [RunRecord(*last[:4], last.last_id not in waiting) for last in lasts]
     return sorted(runs, key=lambda run: run.first_id, reverse=True)
-
-
-def _indexable(d: SqlDialect, codec: Values, wanted: Sequence[Condition]) -> dict[str, Collection[str]]:
-    """Return what an index can find: keys in the plaintext metadata projection, each with the texts of its values."""
-    shown = [each for each in wanted if codec.plaintext_keys is None or each.key in codec.plaintext_keys]
-    return equal_texts(shown, contains=d.filter_contains)
 
 
 def _size(rows: Sequence[Row]) -> int:
@@ -284,34 +344,14 @@ def _records(
     return sorted(found, key=lambda one: (one.checkpoint_id, one.thread_id, one.checkpoint_ns), reverse=True)
 
 
-def _runs(d: SqlDialect, codec: Values, thread_id: str, rows: Sequence[_Last]) -> list[RunRecord]:
-    values = [row for row in rows if row.name is not None]
-    waiting = {row.last_id for row in values if _waits(Decoder(codec, thread_id, "", row.last_id), row)}
-    return [
-        RunRecord(
-            row.run_id,
-            row.first_id,
-            row.last_id,
-            row.checkpoints,
-            not row.sends
-            and row.last_id not in waiting
-            and not any(
-                channel == _START or channel.startswith(_BRANCH)
-                for channel in (*d.names(row.inline_channels), *d.names(row.blob_channels))
-            ),
-        )
-        for row in rows
-        if row.name is None
-    ]
+def _decides(channel: str) -> bool:
+    """Whether the value of a channel shows if a task is still to be started."""
+    return channel == TASKS or channel.startswith(_JOIN)
 
 
-def _waits(decoder: Decoder, row: _Last) -> bool:
-    """Return whether a value shows that a task is still to be started."""
-    if row.path is not None:
-        return True
-    if row.name:
-        return _starts(row.name, decoder.blob(row, lambda *_: None))
-    return any(_starts(*each) for each in decoder.document(row.type, row.value)["channel_values"].items())
+def _no_version(*_: None) -> str:
+    """Return a version for sends that are read from a parent's writes; nobody looks at it."""
+    return "1"
 
 
 def _starts(channel: str, value: Any) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.values import Stored, Values
+from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import hide
@@ -63,60 +63,44 @@ class PageDone(NamedTuple):
     after: Key | None
 
 
+Cell = tuple[str, bytes, Location]
+"""A stored value: its type, its bytes and its location."""
+
+
 class Table(NamedTuple):
-    """How the rows of a table are read and encrypted again.
+    """How the rows of a table are read.
 
     Attributes:
         name: Its name in the statements.
         first: A key that sorts before the key of every row.
-        changed: Returns the new parameters of a row; empty if the row does not change.
+        cells: Returns the stored values of a row.
         channel: Returns the name of a row in an error.
     """
 
     name: str
     first: Key
-    changed: Callable[[Values, Row], Mapping[str, Any]]
+    cells: Callable[[Row], Sequence[Cell]]
     channel: Callable[[Row], str]
 
-
-def _checkpoint(codec: Values, row: Row) -> Mapping[str, Any]:
-    _, checkpoint_ns, checkpoint_id, type_, document, type2, metadata, stored_projection = row
-    stored = _renewed(codec, type_, document, location_of_checkpoint(checkpoint_ns, checkpoint_id))
-    stored2 = _renewed(codec, type2, metadata, location_of_metadata(checkpoint_ns, checkpoint_id))
-    projection = json.loads(stored_projection)
-    hidden = projection if codec.plaintext_keys is None else hide(projection, codec.plaintext_keys)
-    if stored is None and stored2 is None and hidden == projection:
-        return {}
-    new, new2 = stored or Stored(type_, document), stored2 or Stored(type2, metadata)
-    return {
-        "checkpoint_type": new.type,
-        "checkpoint": new.value,
-        "metadata_type": new2.type,
-        "metadata": new2.value,
-        "metadata_filter": json.dumps(hidden, separators=(",", ":")),
-        "old_checkpoint": document,
-        "old_metadata": metadata,
-    }
+    def starts(self, d: SqlDialect) -> list[Key]:
+        """Return the keys after which the rows of a tenant begin, one for each range of their thread ids."""
+        return [{**self.first, "thread_id": d.own_thread_id(each.bottom)} for each in d.ranges()]
 
 
-def _blob(codec: Values, row: Row) -> Mapping[str, Any]:
-    _, checkpoint_ns, channel, version, type_, value, names = row
-    location = location_of_blob(checkpoint_ns, channel, version)
-    return _value(codec, type_, value, location if names is None else (*location, names))
+def _checkpoint(row: Row) -> Sequence[Cell]:
+    _, *place, type_, document, type2, metadata, _ = row
+    return (type_, document, location_of_checkpoint(*place)), (type2, metadata, location_of_metadata(*place))
 
 
-def _write(codec: Values, row: Row) -> Mapping[str, Any]:
-    _, checkpoint_ns, checkpoint_id, task_id, idx, channel, type_, value = row
-    return _value(codec, type_, value, location_of_write(checkpoint_ns, checkpoint_id, task_id, idx, channel))
+def _blob(row: Row) -> Sequence[Cell]:
+    _, *name, type_, value, chunks = row
+    location = location_of_blob(*name)
+    return [(type_, value, location if chunks is None else (*location, chunks))]
 
 
-def _value(codec: Values, type_: str, value: bytes, location: Location) -> Mapping[str, Any]:
-    stored = _renewed(codec, type_, value, location)
-    return {} if stored is None else {**stored._asdict(), "old_value": value}
-
-
-def _renewed(codec: Values, type_: str, value: bytes, location: Location) -> Stored | None:
-    return codec.renewed(type_, bytes(value), location)
+def _write(row: Row) -> Sequence[Cell]:
+    _, *name, type_, value = row
+    return [(type_, value, location_of_write(*name))]
 
 
 _CHECKPOINT = {"thread_id": "", "checkpoint_ns": "", "checkpoint_id": ""}
@@ -166,13 +150,14 @@ def _reencryption(
         rows, at_first = 0, renewed
         unreadable: list[CorruptCheckpoint] = []
         for table in TABLES:
-            after: Key | None = table.first
-            while after is not None:
-                page, after = yield reencrypt_page(d, codec, table, after, dry_run)
-                rows, renewed = rows + page.rows, renewed + page.renewed
-                unreadable += page.unreadable[: UNREADABLE - len(unreadable)]
-                seen = max(seen, rows)  # Further passes read the same rows, which were reported already.
-                progress(before + seen)
+            for start in table.starts(d):
+                after: Key | None = start
+                while after is not None:
+                    page, after = yield reencrypt_page(d, codec, table, after, dry_run)
+                    rows, renewed = rows + page.rows, renewed + page.renewed
+                    unreadable += page.unreadable[: UNREADABLE - len(unreadable)]
+                    seen = max(seen, rows)  # Further passes read the same rows, which were reported already.
+                    progress(before + seen)
         if dry_run or renewed == at_first:
             break
     return Renewal(rows, renewed, unreadable)
@@ -186,7 +171,7 @@ def _changes(
     for row in rows:
         key = key_of_row(d, table, row)
         try:
-            changed = table.changed(codec, row)
+            changed = _changed(codec, table, row)
         except UnreadableValue as error:
             unreadable.append(
                 CorruptCheckpoint(
@@ -202,6 +187,25 @@ def _changes(
         if changed:
             changes.append({**key, **changed})
     return changes, unreadable
+
+
+def _changed(codec: Values, table: Table, row: Row) -> Mapping[str, Any]:
+    """Return the new and the old values of a row; empty if it does not change."""
+    cells = table.cells(row)
+    renewed = [codec.renewed(type_, bytes(value), location) for type_, value, location in cells]
+    changed: dict[str, Any] = {}
+    if table.name == "checkpoint":
+        shown = json.loads(row[-1])
+        hidden = shown if codec.plaintext_keys is None else hide(shown, codec.plaintext_keys)
+        if hidden == shown and not any(renewed):
+            return {}
+        changed["metadata_filter"] = json.dumps(hidden, separators=(",", ":"))
+    elif not any(renewed):
+        return {}
+    for number, ((type_, value, _), new) in enumerate(zip(cells, renewed, strict=True), 1):
+        changed[f"type{number}"], changed[f"value{number}"] = new or (type_, value)
+        changed[f"old{number}"] = value
+    return changed
 
 
 def key_of_row(d: SqlDialect, table: Table, row: Row) -> Key:

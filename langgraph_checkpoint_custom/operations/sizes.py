@@ -1,19 +1,31 @@
 """Counting rows and bytes.
 
 Must not know: SQL, connections, serializers: nothing here reads a value.
+
+The database counts the rows of each kind and channel of a thread. Everything else is summed up here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from typing import NamedTuple, TypeVar
 
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.model.keys import Range, right_above
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Rows of a table that a list counts of each thread, so that a long thread takes no longer than some tens of
 # milliseconds.
 MOST = 10_000
+ALL = 2**62
+# Checkpoints in the threads of a page. More checkpoints: fewer statements. Fewer: a statement ends sooner.
+PAGE = 2_000
+TABLES = ("checkpoints", "blobs", "writes")
+_TABLES = {"checkpoint": "checkpoints", "hidden": "checkpoints", "value": "blobs", "chunk": "blobs", "write": "writes"}
+
+K = TypeVar("K", bound="str | tuple[str, str]")
 
 
 class ThreadSize(NamedTuple):
@@ -90,30 +102,78 @@ class Store(NamedTuple):
     channels: Sequence[ChannelSize]
 
 
-@operation("read")
-def sizes_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[dict[str, ThreadSize]]:
-    """Return the sizes of these threads, by thread id.
+class SizeRow(NamedTuple):
+    """The rows of a kind and channel in a namespace of a thread.
 
-    Round trips: 1.
-    Rows: all rows of these threads are counted.
+    The kind is "checkpoint", "hidden" (a checkpoint that is), "value", "chunk" or "write". Checkpoints have no channel,
+    and the others no first and last id.
     """
-    (rows,) = yield d.sizes_of_threads(thread_ids)
-    found = {thread_id: ThreadSize(thread_id, 0, 0, 0, 0, 0) for thread_id in thread_ids}
-    return found | {size.thread_id: size for size in (ThreadSize(d.own_thread_id(row[0]), *row[1:]) for row in rows)}
+
+    thread_id: str
+    checkpoint_ns: str
+    kind: str
+    channel: str | None
+    rows: int
+    bytes: int
+    first_id: str | None
+    last_id: str | None
+
+
+class Total:
+    """The sum of some `SizeRow`s."""
+
+    def __init__(self) -> None:
+        self.rows = defaultdict[str, int](int)
+        self.bytes = 0
+        self.first_id: str | None = None
+        self.last_id: str | None = None
+
+    def add(self, row: SizeRow) -> None:
+        """Add a row."""
+        self.rows[row.kind] += row.rows
+        self.bytes += row.bytes
+        if row.first_id is not None and row.last_id is not None:
+            self.first_id = min(row.first_id, self.first_id or row.first_id)
+            self.last_id = max(row.last_id, self.last_id or row.last_id)
+
+    def of_checkpoints(self) -> tuple[int, int, int, str | None, str | None]:
+        """Return the number of visible checkpoints and of all rows, the bytes, and the first and last checkpoint id."""
+        return self.rows["checkpoint"], sum(self.rows.values()), self.bytes, self.first_id, self.last_id
+
+    def of_channel(self) -> tuple[int, int, int, int]:
+        """Return the numbers of values, chunks and writes, and the bytes."""
+        return self.rows["value"], self.rows["chunk"], self.rows["write"], self.bytes
+
+
+class Totals(defaultdict[K, Total]):
+    """Sums by thread, namespace, channel or table."""
+
+    def __init__(self, totals: Iterable[tuple[K, Total]] = ()) -> None:
+        super().__init__(Total, totals)
+
+    def largest(self, limit: int) -> list[tuple[K, Total]]:
+        """Return those with most bytes, the largest first."""
+        return nsmallest(limit, self.items(), key=lambda item: (-item[1].bytes, item[0]))
 
 
 @operation("read")
-def sizes_up_to(d: SqlDialect, thread_ids: Sequence[str], most: int) -> Steps[dict[str, Counted]]:
-    """Return the sizes of these threads, by thread id, for a list: of a long thread, `most` rows of each table.
+def sizes_of_threads(d: SqlDialect, thread_ids: Sequence[str], most: int = ALL) -> Steps[dict[str, Counted]]:
+    """Return the sizes of these threads, by thread id; of a long thread, `most` rows of each table are counted.
 
     Round trips: 1, with a statement for each thread; 0 for no thread.
-    Rows: `most` and one of each table for each thread.
+    Rows: up to `most` and one of each table for each thread.
     """
-    replies = (yield d.sizes_up_to(thread_ids, most + 1)) if thread_ids else ()
+    replies = (yield d.sizes(map(d.only, thread_ids), most + 1)) if thread_ids else ()
     found = {}
-    for thread_id, ((checkpoints, hidden, writes, blobs, size),) in zip(thread_ids, replies, strict=True):
-        complete = max(checkpoints + hidden, writes, blobs) <= most
-        found[thread_id] = Counted(ThreadSize(thread_id, checkpoints, hidden, writes, blobs, int(size)), complete)
+    for thread_id, reply in zip(thread_ids, replies, strict=True):
+        total = Total()
+        for row in map(SizeRow._make, reply):
+            total.add(row)
+        rows = total.rows
+        size = ThreadSize(
+            thread_id, rows["checkpoint"], rows["hidden"], rows["write"], rows["value"] + rows["chunk"], total.bytes
+        )
+        found[thread_id] = Counted(size, max(size.checkpoints + size.hidden, size.writes, size.blobs) <= most)
     return found
 
 
@@ -122,22 +182,56 @@ def sizes_of_thread(d: SqlDialect, thread_id: str, limit: int) -> Steps[Thread]:
     """Return the largest namespaces and channels of a thread.
 
     Round trips: 1.
+    Rows: all rows of the thread are counted.
     """
-    namespaces, channels = yield d.sizes_of_thread(thread_id, limit)
-    return Thread([NamespaceSize(*row) for row in namespaces], [ChannelSize(*row) for row in channels])
+    (rows,) = yield d.sizes([d.only(thread_id)], ALL)
+    namespaces, channels = Totals[str](), Totals[tuple[str, str]]()
+    for row in map(SizeRow._make, rows):
+        namespaces[row.checkpoint_ns].add(row)
+        if row.channel is not None:
+            channels[row.checkpoint_ns, row.channel].add(row)
+    return Thread(
+        [NamespaceSize(ns, *total.of_checkpoints()) for ns, total in namespaces.largest(limit)],
+        [ChannelSize(*where, *total.of_channel()) for where, total in channels.largest(limit)],
+    )
 
 
 @operation("read")
 def sizes_of_store(d: SqlDialect, limit: int) -> Steps[Store]:
     """Return the sizes of the tables, and the largest threads and channels.
 
-    Round trips: 1.
+    Round trips: 2 for each page of threads.
     Rows: all rows are counted; values are not read.
     """
-    tables, threads, channels = yield d.sizes_of_store(limit)
-    sizes = dict.fromkeys(("checkpoints", "blobs", "writes"), (0, 0)) | {row[0]: row[1:] for row in tables}
+    tables, threads, channels = Totals[str](), Totals[str](), Totals[str]()
+    for within in d.ranges():
+        page: Range | None = within
+        while page is not None:
+            page, following = yield from page_of_threads(d, page)
+            (rows,) = yield d.sizes([page], ALL)
+            for row in map(SizeRow._make, rows):
+                tables[_TABLES[row.kind]].add(row)
+                threads[d.own_thread_id(row.thread_id)].add(row)
+                if row.channel is not None:
+                    channels[row.channel].add(row)
+            threads = Totals(threads.largest(limit))
+            page = following
     return Store(
-        [TableSize(table, *size) for table, size in sizes.items()],
-        [LargeThread(d.own_thread_id(row[0]), *row[1:]) for row in threads],
-        [ChannelSize(*row) for row in channels],
+        [TableSize(table, sum(tables[table].rows.values()), tables[table].bytes) for table in TABLES],
+        [LargeThread(thread_id, *total.of_checkpoints()) for thread_id, total in threads.largest(limit)],
+        [ChannelSize(None, channel, *total.of_channel()) for channel, total in channels.largest(limit)],
     )
+
+
+def page_of_threads(d: SqlDialect, within: Range, checkpoints: int = PAGE) -> Steps[tuple[Range, Range | None]]:
+    """Return the first page of a range of threads, and what remains of the range; None if nothing does.
+
+    The page ends with the thread that has the checkpoint after this number of others.
+
+    Round trips: 1.
+    """
+    (rows,) = yield d.select_thread_at(within, checkpoints)
+    if not rows:
+        return within, None
+    end = right_above(rows[0][0])
+    return within._replace(top=end), within._replace(bottom=end)

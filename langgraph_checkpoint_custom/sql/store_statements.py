@@ -6,7 +6,7 @@ Must not know: connections, results.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
@@ -75,48 +75,27 @@ class StoreStatements(Statements):
 
     # Sizes and problems
 
-    def sizes_of_threads(self, thread_ids: Sequence[str]) -> RoundTrip:
-        """Read a row for each thread with rows: its id, visible and hidden checkpoints, writes, blobs, bytes."""
-        return self._send(self.statement("sizes_of_threads", **self._within(self._only(thread_ids))))
+    def only(self, thread_id: str) -> Range:
+        """Return the range with one thread."""
+        stored = self.stored_thread(thread_id)
+        return Range(stored, right_above(stored))
 
-    def sizes_up_to(self, thread_ids: Sequence[str], most: int) -> RoundTrip:
-        """Read a row for each thread: visible and hidden checkpoints, writes, blobs, bytes; at most `most` rows."""
-        return self._send(*(self.statement("sizes_up_to", thread_id=each, most=most) for each in thread_ids))
+    def select_thread_at(self, within: Range, rows: int) -> RoundTrip:
+        """Read the stored id of the thread of the checkpoint after this number of others; no row if there are fewer."""
+        return self._send(self.statement("thread_at", **within._asdict(), rows=rows))
 
-    def sizes_of_thread(self, thread_id: str, limit: int) -> RoundTrip:
-        """Read the largest namespaces of a thread, and its largest channels."""
-        within = self._within(self._only([thread_id]))
-        return self._send(
-            self.statement("sizes_of_namespaces", **within, limit=limit, merged=False),
-            self.statement("sizes_of_channels", **within, limit=limit, merged=False),
-        )
+    def sizes(self, ranges: Iterable[Range], most: int) -> RoundTrip:
+        """Read the cells of each `SizeRow` of each range, for at most `most` rows of each table."""
+        return self._send(*(self.statement("sizes", **each._asdict(), most=most) for each in ranges))
 
-    def sizes_of_store(self, limit: int) -> RoundTrip:
-        """Read the sizes of the tables with rows, of the largest threads and of the largest channels."""
-        within = self._within(self.ranges())
-        return self._send(
-            self.statement("sizes_of_tables", **within),
-            self.statement("sizes_of_namespaces", **within, limit=limit, merged=True),
-            self.statement("sizes_of_channels", **within, limit=limit, merged=True),
-        )
-
-    def _only(self, thread_ids: Sequence[str]) -> list[Range]:
-        """Return a range for each of these threads."""
-        stored = map(self.stored_thread, thread_ids)
-        return [Range(each, right_above(each)) for each in stored]
-
-    def doctor_page(self, table: str, after: Mapping[str, Any], limit: int) -> RoundTrip:
-        """Read the problems in the page of a table after a key; see `operations/doctor.py`."""
-        return self._send(self.statement(f"doctor_{table}", **after, limit=limit))
+    def select_for_doctor(self, within: Range) -> RoundTrip:
+        """Read the keys of the rows of some threads, and what they name; see `problems` in `operations/doctor.py`."""
+        tables = "checkpoints", "blobs", "labels", "writes"
+        return self._send(*(self.statement(f"doctor_{table}", **within._asdict()) for table in tables))
 
     def doctor_bloat(self) -> RoundTrip:
         """Read how much space holds no data: a name, and the used and wasted number of rows, or of pages on SQLite."""
         return self._send(self.statement("doctor_bloat", schema=self._schema))
-
-    def repair(self, thread_id: str, keys: str, labels: str) -> RoundTrip:
-        """Delete those of these blobs and labels of a thread that are unused; the replies have the deleted rows."""
-        names = "repair_blobs", "repair_labels"
-        return self._round_trip(*names, locks=self._lock(thread_id), thread_id=thread_id, keys=keys, labels=labels)
 
     # Moving
 
@@ -172,8 +151,13 @@ class StoreStatements(Statements):
     # Encrypting again
 
     def stored_rows(self, table: str, after: Mapping[str, Any], limit: int) -> RoundTrip:
-        """Read the page of a table's rows after a key: the columns of the key, and then the others."""
-        return self._send(self.statement(f"stored_{table}s", **after, limit=limit))
+        """Read the page of a table's rows after a key: the columns of the key, and then the others.
+
+        A page does not go on from one of the `ranges` to the next.
+        """
+        stored = self.stored_thread(after["thread_id"])
+        top = next(each.top for each in self.ranges() if stored < each.top)
+        return self._send(self.statement(f"stored_{table}s", **after, top=top, limit=limit))
 
     def renew_rows(self, table: str, changes: Sequence[Mapping[str, Any]]) -> RoundTrip:
         """Replace the values of rows, except those that have changed since they were read."""

@@ -24,44 +24,31 @@ class ThreadStatements(Statements):
 
     # Threads and runs
 
-    def select_threads(self, page: ThreadPage) -> RoundTrip:
-        """Read one page of threads: the columns of the records of their newest checkpoints."""
-        params = page._asdict() | {"filter": json.dumps(page.filter)}
-        return self._send(self.statement("threads_matching", **params, **self._within(self.ranges(page.prefix))))
-
     def select_newest_threads(self, page: ThreadPage, reach: int) -> RoundTrip:
-        """Do as `select_threads` without a filter, for the threads of the `reach` newest checkpoints."""
-        return self._send(self.statement("threads_newest", **page._asdict(), reach=reach))
+        """Read one page of threads: the columns of the records of their newest checkpoints.
 
-    def select_recent_threads(self, page: ThreadPage, reach: int, keys: Iterable[str]) -> RoundTrip:
-        """Do as `select_threads`, for the threads of the `reach` newest checkpoints, and as `select_searchable`.
-
-        If there may be more checkpoints than these, the last row has no thread.
+        Only the threads of the `reach` newest checkpoints are read. If there may be more, a row without a namespace has
+        the last checkpoint and its thread.
         """
-        params = page._asdict() | {"filter": json.dumps(page.filter), "reach": reach}
-        return self._send(self.statement("threads_recent", **params), self._searchable_indexes(keys))
+        return self._send(self.statement("threads_newest", **_columns(page), reach=reach))
+
+    def select_threads_by_id(self, page: ThreadPage, within: Range, threads: int) -> RoundTrip:
+        """Do as `select_newest_threads` for the first threads of a range; the row without a namespace has the last."""
+        return self._send(self.statement("threads_by_id", **_columns(page), **within._asdict(), threads=threads))
 
     def select_searched_threads(self, page: ThreadPage, key: str, texts: Collection[str]) -> RoundTrip:
-        """Do as `select_threads`, for the threads that an index finds by the values of a key."""
-        return self._send(self._searched("threads_searched", key, texts, page._asdict()))
+        """Read one page of the threads that an index finds by the values of a key."""
+        found = self.statement("threads_searched", **_columns(page), shown=self.array([*texts, "?"]))
+        return self._send(self._with_key(found, key))
 
-    def count_threads(self, prefix: str, filter: Sequence[Mapping[str, Any]]) -> RoundTrip:
-        """Read the number of threads that match, and a row for each thread that the database cannot decide on."""
-        within = self._within(self.ranges(prefix))
-        return self._send(self.statement("threads_counted", filter=json.dumps(filter), **within))
-
-    def count_searched_threads(
-        self, filter: Sequence[Mapping[str, Any]], key: str, texts: Collection[str]
-    ) -> RoundTrip:
-        """Do as `count_threads`, for the threads that an index finds by the values of a key."""
-        return self._send(self._searched("threads_searched_counted", key, texts, {"filter": filter}))
+    def count_threads(self, within: Range, threads: int) -> RoundTrip:
+        """Read one row: the number of the first threads of a range, and the last of these."""
+        return self._send(self.statement("threads_counted", **within._asdict(), threads=threads))
 
     def select_searchable(self, keys: Iterable[str]) -> RoundTrip:
         """Read a row for each key that has an index: its name, and whether this role can use it."""
-        return self._send(self._searchable_indexes(keys))
-
-    def _searchable_indexes(self, keys: Iterable[str]) -> Statement:
-        return self.statement("searchable_indexes", schema=self._schema, names=self.array(list(map(index_of, keys))))
+        names = self.array(list(map(index_of, keys)))
+        return self._send(self.statement("searchable_indexes", schema=self._schema, names=names))
 
     def lock_searchable(self) -> RoundTrip:
         """Wait until no other process creates an index of a key."""
@@ -77,18 +64,17 @@ class ThreadStatements(Statements):
     def _with_key(self, statement: Statement, key: str) -> Statement:
         return statement._replace(sql=with_key(statement.sql, key, key.replace("%", self._percent)))
 
-    def _searched(self, name: str, key: str, texts: Collection[str], params: dict[str, Any]) -> Statement:
-        shown = self.array([*texts, "?"])
-        found = self.statement(name, **params | {"filter": json.dumps(params["filter"]), "shown": shown})
-        return self._with_key(found, key)
-
     def thread_exists(self, thread_id: str) -> RoundTrip:
         """Read a row if the thread has a checkpoint."""
         return self._round_trip("thread_exists", thread_id=thread_id)
 
     def select_runs(self, thread_id: str) -> RoundTrip:
-        """Read a row for each run and its last checkpoint, and one for each value that shows if it is finished."""
+        """Read a row for each run and its last checkpoint."""
         return self._round_trip("select_runs", thread_id=thread_id)
+
+    def select_documents(self, keys: Iterable[Key]) -> RoundTrip:
+        """Read the documents of checkpoints, without their blobs."""
+        return self._send(*(self.statement("select_document", **key._asdict()) for key in keys))
 
     # Labels
 
@@ -250,3 +236,8 @@ class ThreadStatements(Statements):
         """Read the stored ids of the threads above `after` that have a label of this name."""
         ranges = self._within(self.ranges())
         return self._round_trip("threads_with_label", **ranges, name=name, thread_id=after, limit=limit)
+
+
+def _columns(page: ThreadPage) -> dict[str, Any]:
+    """Return the parameters of a page."""
+    return page._asdict() | {"filter": json.dumps(page.filter)}

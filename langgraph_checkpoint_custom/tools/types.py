@@ -6,20 +6,13 @@ Must not know: SQL, connections.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
-from langgraph_checkpoint_custom.model.keys import (
-    Location,
-    location_of_blob,
-    location_of_checkpoint,
-    location_of_metadata,
-    location_of_write,
-)
 from langgraph_checkpoint_custom.operations.reencrypt import PAGE, Table, key_of_row
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.tools.display import classes
@@ -58,7 +51,7 @@ def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tup
     found: Counter[tuple[str, str]] = Counter()
     unseen: Counter[str] = Counter()
     for row in rows:
-        for type_, data, location in _values(table, row):
+        for type_, data, location in table.cells(row):
             try:
                 unsealed = codec.unsealed_unless_chunked(type_, bytes(data), location)
             except UnreadableValue:
@@ -76,16 +69,3 @@ def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tup
             except (ValueError, IndexError):
                 unseen["unreadable"] += 1
     return found, unseen
-
-
-def _values(table: Table, row: Row) -> Iterator[tuple[str, bytes, Location]]:
-    if table.name == "checkpoint":
-        _, ns, checkpoint_id, type_, document, type2, metadata, _ = row
-        yield type_, document, location_of_checkpoint(ns, checkpoint_id)
-        yield type2, metadata, location_of_metadata(ns, checkpoint_id)
-    elif table.name == "blob":
-        _, ns, channel, version, type_, value, _ = row
-        yield type_, value, location_of_blob(ns, channel, version)
-    else:
-        _, ns, checkpoint_id, task_id, idx, channel, type_, value = row
-        yield type_, value, location_of_write(ns, checkpoint_id, task_id, idx, channel)

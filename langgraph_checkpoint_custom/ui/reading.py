@@ -37,7 +37,7 @@ from langgraph_checkpoint_custom.operations.inspector import (
 )
 from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.list_threads import threads_page
-from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_up_to
+from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_of_threads
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import plain, sent_to, tasks, time_of
 from langgraph_checkpoint_custom.tools.raw import without_classes
@@ -264,7 +264,7 @@ class Store:
     def summary(self, thread_id: str) -> Summary:
         """Return a thread in a line."""
         d = self.saver.backend.dialect
-        counted: Counted = self.run(sizes_up_to(d, [thread_text(thread_id)], MOST))[thread_id]
+        counted: Counted = self.run(sizes_of_threads(d, [thread_text(thread_id)], MOST))[thread_id]
         newest = self.newest(thread_id)
         state = self.state(Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
         if state.problem:

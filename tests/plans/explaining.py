@@ -14,7 +14,7 @@ import psycopg
 from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
-from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, WriteRow
+from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, Range, WriteRow
 from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, everything, later, superseded
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
@@ -29,13 +29,14 @@ OPERATORS = narrowing(
     ),
     contains=True,
 )
+ALL_THREADS = Range(" ", "\U0010ffff")
+THREE = Range("t1", "t100\x01")
 SEARCHED = ThreadPage("\U0010ffff", "", narrowing(wanted({"run": "run7-10"}), contains=True), 20)
 
 
 def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
     """The cases, with the number of rows that each may read in total."""
     page = first_page("t0", "", None, "003000", 20)
-    after = {"thread_id": "t1", "checkpoint_ns": ""}
     write, written = some_writes(d, "t7")
     return {
         "latest": (d.select_checkpoint(Key("t0", "", None)), 20),
@@ -52,20 +53,27 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "list page of a thread": (d.select_page(first_page("t1", None, None, None, 20)), 600),
         "history page": (d.select_records(page), 300),
         "history page of a thread": (d.select_records(first_page("t1", None, None, None, 20)), 600),
-        # The long thread's 4,000 are the newest of the store, and then 1,960 threads have the same newest id.
-        "newest threads": (d.select_newest_threads(ThreadPage("\U0010ffff", "", (), 20), 5_000), 16_000),
-        "threads, from the middle": (d.select_newest_threads(ThreadPage("000100", "t1700", (), 20), 5_000), 6_000),
-        # For each of 1,961 threads: the next one, its first namespace, its newest checkpoint.
-        "threads, filtered": (d.select_threads(ThreadPage("\U0010ffff", "", LOOP, 20)), 8_000),
-        "threads, filtered by operators": (d.select_threads(ThreadPage("\U0010ffff", "", OPERATORS, 20)), 8_000),
-        "threads, recent": (
-            d.select_recent_threads(ThreadPage("\U0010ffff", "", LOOP, 20), 5_000, ["source"]),
-            40_000,
+        # The long thread's 4,000 are the newest of the store, and then 1,960 threads have the same newest id. Each of
+        # the threads that are found takes three rows.
+        "newest threads": (d.select_newest_threads(ThreadPage("\U0010ffff", "", (), 20), 1_000), 1_010),
+        "newest threads, one after the other": (
+            d.select_newest_threads(ThreadPage("000100", "t1700", (), 20), 100),
+            3_000,
+        ),
+        "newest threads, filtered": (d.select_newest_threads(ThreadPage("000100", "t1700", LOOP, 20), 100), 3_000),
+        # For each of 500 threads: the next one, its first namespace, its newest checkpoint.
+        "threads by id": (d.select_threads_by_id(ThreadPage("\U0010ffff", "", (), 20), ALL_THREADS, 500), 2_000),
+        "threads by id, filtered": (
+            d.select_threads_by_id(ThreadPage("\U0010ffff", "", LOOP, 20), ALL_THREADS, 500),
+            2_000,
+        ),
+        "threads by id, filtered by operators": (
+            d.select_threads_by_id(ThreadPage("\U0010ffff", "", OPERATORS, 20), ALL_THREADS, 500),
+            2_000,
         ),
         # The last run of a thread has one checkpoint, which is the thread's newest.
         "threads, searched": (d.select_searched_threads(SEARCHED, "run", ['"run7-10"']), 10),
-        "count of threads, searched": (d.count_searched_threads(SEARCHED.filter, "run", ['"run7-10"']), 10),
-        "count of threads": (d.count_threads("", ()), 8_000),
+        "count of threads": (d.count_threads(ALL_THREADS, 500), 510),
         "thread exists": (d.thread_exists("t7"), 1),
         "next thread": (d.select_next_thread("t7"), 2),
         "newest id": (d.select_newest_id(Key("t7", "", None)), 1),
@@ -93,16 +101,11 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         # For each of the 50 threads that have ever asked: the next one, its newest checkpoint and the writes of that.
         "inbox": (d.select_interrupts(d.ranges(), 1_000), 300),
         "inbox of some": (d.select_interrupts(d.ranges("t1"), 1_000), 300),
-        "sizes of threads": (d.sizes_of_threads(["t1", "t2"]), 1_500),
-        "sizes of threads, in part": (d.sizes_up_to(["t0", "t1"], 100), 450),
-        "sizes of a thread": (d.sizes_of_thread("t1", 10), 2_500),
-        # A page of 200 rows, what they reference, and what references those of their threads: 100 checkpoints in each.
-        "doctor, checkpoints": (d.doctor_page("checkpoints", {**after, "checkpoint_id": ""}, 200), 3_000),
-        "doctor, values": (d.doctor_page("blobs", {**after, "channel": "", "version": ""}, 200), 3_000),
-        "doctor, writes": (
-            d.doctor_page("writes", {**after, "checkpoint_id": "", "task_id": "", "idx": 0}, 200),
-            2_000,
-        ),
+        # Three threads: 100 checkpoints, 200 writes, 112 blobs and 3 labels of each.
+        "end of a page of threads": (d.select_thread_at(THREE, 200), 450),
+        "sizes of threads": (d.sizes([THREE], 10_000), 1_500),
+        "sizes of threads, in part": (d.sizes([d.only("t0"), d.only("t1")], 100), 650),
+        "doctor": (d.select_for_doctor(THREE), 2_500),
         "delta history": (d.select_delta_history(Key("t0", "", "003999"), ["log"]), 2_000),
     }
 

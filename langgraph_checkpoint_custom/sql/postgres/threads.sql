@@ -1,206 +1,89 @@
 -- Lists of threads, runs, labels and interrupts.
 
--- Threads and their runs, without values. A thread's newest checkpoint is that of its first namespace, which is the
--- root graph's if there is one.
+-- Threads, without values. A thread's newest checkpoint is that of its first namespace, which is the root graph's if
+-- there is one. Each statement has candidates, which are threads, and a page of the newest checkpoints of those that
+-- match. If there may be more candidates, there is a row without a namespace, which says where to go on.
 
--- fragment: newest_of_thread
--- Whether the checkpoint `r` is the newest one of its thread.
-r.checkpoint_id = (
-    SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
-    WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
-)
-AND r.checkpoint_ns = (
-    SELECT min(n.checkpoint_ns) FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = r.thread_id
-)
-
--- name: threads_newest
--- Walks down from the newest checkpoint of all threads and skips those that are not the newest of their thread. It
--- reads `reach` checkpoints at most. The order of the inner query is kept; with one order for both, many more rows
--- would be read for the last few of a page.
-SELECT r.* FROM (
-    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata
-    FROM langgraph_checkpoint.checkpoints
-    WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
-    AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
-    ORDER BY checkpoint_id DESC, thread_id DESC
-    LIMIT %(reach)s
-) AS r
-WHERE
-    -- include: newest_of_thread
-LIMIT %(limit)s
-
--- Heads are the newest checkpoints of the threads that match. thread_heads finds them among all threads,
--- candidate_heads among the candidates of a statement.
-
--- fragment: thread_heads
--- Steps from thread to thread by id, in ranges that contain no other tenant's threads.
-WITH RECURSIVE found (thread_id, top) AS (
-    SELECT n.thread_id, r.top COLLATE "C"
-    FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
+-- fragment: page_of_candidates
+SELECT * FROM (
+    SELECT h.thread_id, h.checkpoint_ns, h.checkpoint_id, h.parent_id, h.run_id, h.metadata_type, h.metadata
+    FROM candidates r
     CROSS JOIN LATERAL (
-        SELECT c.thread_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id >= r.bottom COLLATE "C" AND c.thread_id < r.top COLLATE "C"
-        ORDER BY c.thread_id LIMIT 1
-    ) AS n
-    UNION ALL
-    SELECT n.thread_id, f.top
-    FROM found f
-    CROSS JOIN LATERAL (
-        SELECT c.thread_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id > f.thread_id AND c.thread_id < f.top
-        ORDER BY c.thread_id LIMIT 1
-    ) AS n
-), heads AS MATERIALIZED (
-    SELECT h.* FROM found f
-    CROSS JOIN LATERAL (
-        SELECT
-            c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata,
-            c.metadata_filter
-        FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = f.thread_id AND NOT c.hidden AND c.checkpoint_ns = (
-            SELECT n.checkpoint_ns FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = f.thread_id
-            ORDER BY n.checkpoint_ns LIMIT 1
-        )
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = r.thread_id AND NOT c.hidden
+        AND c.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = r.thread_id)
         ORDER BY c.checkpoint_id DESC LIMIT 1
     ) AS h
-    WHERE true
+    WHERE (h.checkpoint_id, h.thread_id) < (%(before)s, %(thread_below)s)
     -- include: matches_filter
-)
+    ORDER BY h.checkpoint_id DESC, h.thread_id DESC LIMIT %(limit)s
+) AS page
 
--- fragment: searched_candidates
--- The checkpoints that an index finds by a metadata key. Only the newest one of each namespace can be a thread's
--- newest.
-WITH candidates AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM langgraph_checkpoint.searched_key
-    WHERE tenant = %(tenant)s AND shown = ANY (%(shown)s::text[]) AND NOT hidden
-    GROUP BY thread_id, checkpoint_ns
-)
-
--- fragment: candidate_heads
--- In the order of the candidates, and no more than are asked for. If this were materialized, all candidates would be
--- read before the page begins.
-, heads AS NOT MATERIALIZED (
-    SELECT h.* FROM candidates r
-    CROSS JOIN LATERAL (
-        SELECT
-            c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata,
-            c.metadata_filter
-        FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns AND c.checkpoint_id = r.checkpoint_id
-        LIMIT 1
-    ) AS h
-    WHERE
-    -- include: newest_of_thread
-    -- include: matches_filter
-)
-
--- fragment: heads_page
-SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads
-WHERE (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
-ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(limit)s
-
--- fragment: heads_count
--- The number of heads that match for certain, and a row for each head for which only the metadata itself decides.
-, decided AS MATERIALIZED (
-    SELECT heads.*, NOT EXISTS (
-        SELECT FROM jsonb_to_recordset(%(filter)s::jsonb) AS f (key text) WHERE
-        -- include: value_is_unknown
-    ) AS is_decided
-    FROM heads
-)
-SELECT count(*), NULL::text, NULL::text, NULL::text, NULL::text, NULL::bytea FROM decided WHERE is_decided
-UNION ALL
-SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM decided WHERE NOT is_decided
-
--- name: threads_matching
--- include: thread_heads
--- include: heads_page
-
--- name: threads_counted
--- include: thread_heads
--- include: heads_count
-
--- name: threads_recent
--- The newest checkpoints. If many threads match a filter, enough of them are found here, and not all threads have to be
--- read. Only the newest checkpoint of each namespace is a candidate, in the order of the page. So a busy thread takes a
--- thirtieth of the time that as many other threads take.
+-- name: threads_newest
+-- The candidates are the threads of the `reach` newest checkpoints.
 WITH recent AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
+    SELECT thread_id, checkpoint_id FROM langgraph_checkpoint.checkpoints
     WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
     AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
     ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(reach)s
-), candidates AS (
-    SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
-    GROUP BY thread_id, checkpoint_ns
-    ORDER BY 3 DESC, thread_id DESC LIMIT %(reach)s
+), candidates AS MATERIALIZED (
+    SELECT DISTINCT thread_id FROM recent
 )
--- include: candidate_heads
--- In the order of the candidates. If there may be more checkpoints, an additional row has only NULLs.
-SELECT * FROM (
-    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata
-    FROM heads LIMIT %(limit)s
-) AS page
+-- include: page_of_candidates
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM recent HAVING count(*) = %(reach)s
+SELECT * FROM (
+    SELECT thread_id, NULL, checkpoint_id, NULL, NULL, NULL, NULL::bytea FROM recent
+    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT 1 OFFSET %(reach)s - 1
+) AS last
+
+-- fragment: candidates_by_id
+-- Steps from thread to thread by id, `threads` times at most.
+WITH RECURSIVE candidates (thread_id, number) AS MATERIALIZED (
+    SELECT min(thread_id), 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id >= %(bottom)s AND thread_id < %(top)s
+    UNION ALL
+    SELECT (
+        SELECT min(c.thread_id) FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id > r.thread_id AND c.thread_id < %(top)s
+    ), r.number + 1
+    FROM candidates r WHERE r.thread_id IS NOT NULL AND r.number < %(threads)s
+)
+
+-- name: threads_by_id
+-- include: candidates_by_id
+-- include: page_of_candidates
+UNION ALL
+SELECT thread_id, NULL, NULL, NULL, NULL, NULL, NULL FROM candidates WHERE number = %(threads)s AND thread_id IS NOT NULL
+
+-- name: threads_counted
+-- The number of threads, and the last one.
+-- include: candidates_by_id
+SELECT count(thread_id), max(thread_id) FROM candidates
 
 -- name: threads_searched
--- include: searched_candidates
--- include: candidate_heads
--- include: heads_page
-
--- name: threads_searched_counted
--- include: searched_candidates
--- include: candidate_heads
--- include: heads_count
+-- The candidates are the threads that an index finds by a metadata key of any of their checkpoints.
+WITH candidates AS MATERIALIZED (
+    SELECT DISTINCT thread_id FROM langgraph_checkpoint.searched_key
+    WHERE tenant = %(tenant)s AND shown = ANY (%(shown)s::text[]) AND NOT hidden
+)
+-- include: page_of_candidates
 
 -- name: thread_exists
 SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
 
 -- name: select_runs
--- The checkpoints of the root graph, by run. For the last checkpoint of each run: whether its parent holds sends for
--- it, and the channels with a value, which show what is left to do. For channels of two kinds, the value decides; it
--- may be part of the document. A value in chunks is not empty.
-WITH runs AS MATERIALIZED (
+-- The runs of the root graph, each with what the row of its last checkpoint says.
+-- differs: a plain join may be planned as a scan of the complete table.
+SELECT r.run_id, r.first_id, r.last_id, r.checkpoints, c.format, c.inline_channels, c.blob_channels
+FROM (
     SELECT run_id, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id, count(*) AS checkpoints
     FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND NOT hidden
     GROUP BY run_id
-), last AS MATERIALIZED (
-    SELECT r.run_id, r.first_id, r.last_id, r.checkpoints, c.inline_channels, c.blob_channels, c.blob_versions,
-        c.checkpoint_type, c.checkpoint,
-        c.format < 4 AND EXISTS (
-            SELECT FROM langgraph_checkpoint.writes w
-            WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = '' AND w.checkpoint_id = c.parent_id
-            AND w.channel = '__pregel_tasks'
-            OFFSET 0
-        ) AS sends
-    FROM runs r
-    CROSS JOIN LATERAL (
-        SELECT * FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
-        LIMIT 1
-    ) AS c
-)
-SELECT
-    last_id, run_id, first_id, checkpoints, sends, inline_channels, blob_channels,
-    NULL AS channel, NULL AS version, NULL AS type, NULL::bytea AS value, NULL AS chunks
-FROM last
-UNION ALL
-SELECT r.last_id, NULL, NULL, NULL, NULL, NULL, NULL, r.channel, r.version, b.type,
-    CASE WHEN b.chunks IS NULL THEN b.value END, b.chunks
-FROM (
-    SELECT l.last_id, '' AS checkpoint_ns, u.channel, u.version
-    FROM last l CROSS JOIN LATERAL unnest(l.blob_channels, l.blob_versions) AS u (channel, version)
-    WHERE u.channel = '__pregel_tasks' OR starts_with(u.channel, 'join:')
 ) AS r
--- include: blob_of_reference
-UNION ALL
-SELECT l.last_id, NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, l.checkpoint_type, l.checkpoint, NULL
-FROM last l
-WHERE EXISTS (
-    SELECT FROM unnest(l.inline_channels) AS u (channel)
-    WHERE u.channel = '__pregel_tasks' OR starts_with(u.channel, 'join:')
-)
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
+    LIMIT 1
+) AS c
 
 -- name: select_interrupts
 -- Steps from thread to thread among those with a stored interrupt, `limit` threads in each range; `more` says where to
