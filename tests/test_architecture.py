@@ -204,7 +204,7 @@ ACROSS_THREADS = {
     "threads_by_id",
     "threads_counted",
     "threads_searched",
-    "select_interrupts",
+    "select_interrupting",
     "select_next_thread",
     "threads_of_runs",
     "threads_with_label",

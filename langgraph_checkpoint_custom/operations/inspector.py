@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
 from langgraph_checkpoint_custom.model.keys import Key
-from langgraph_checkpoint_custom.operations.sizes import MOST
+from langgraph_checkpoint_custom.operations.sizes import MOST, SizeRow, Total
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _FAILED, _ASKED, _DONE = 1, 2, 4
@@ -47,21 +47,23 @@ class TimelineRecord(NamedTuple):
 class ThreadCounts(NamedTuple):
     """What changes when something is stored in a thread or deleted from it.
 
-    Of a thread with more than `MOST` checkpoints or writes, the numbers of these are `MOST` + 1. What a run stores
+    Of a thread with more than `MOST` checkpoints, values or writes, only `MOST` + 1 are counted. What a run stores
     changes the others.
 
     Attributes:
         checkpoints: The number of its checkpoints.
-        newest: The newest checkpoint of all namespaces; None if there is none.
         writes: The number of its writes.
-        latest_writes: The number of writes to the newest checkpoints of its namespaces.
+        bytes: The bytes of what is counted.
+        newest: The newest checkpoint of all namespaces; None if there is none.
+        tasks: The length of a text that describes the tasks that wrote to the newest checkpoint.
         labels: The number of its labels.
     """
 
     checkpoints: int
-    newest: str | None
     writes: int
-    latest_writes: int
+    bytes: int
+    newest: str | None
+    tasks: int
     labels: int
 
 
@@ -162,10 +164,13 @@ def thread_counts(d: SqlDialect, thread_id: str) -> Steps[ThreadCounts]:
     """Return what changes when something is stored in a thread or deleted from it, to see whether it has changed.
 
     Round trips: 1.
-    Rows: up to `MOST` keys of its checkpoints, and of its writes; the key of the newest checkpoint of each namespace.
+    Rows: up to `MOST` of its checkpoints, values and writes; the key of the newest checkpoint of each namespace.
     """
-    ((row,),) = yield d.thread_counts(thread_id, MOST + 1)
-    return ThreadCounts(*row)
+    sizes, timeline, labels = yield d.thread_counts(thread_id, MOST + 1)
+    total = Total(map(SizeRow._make, sizes))
+    checkpoints = total.rows["checkpoint"] + total.rows["hidden"]
+    newest, tasks = next(((row[1], len(row[8] or "")) for row in timeline), (None, 0))
+    return ThreadCounts(checkpoints, total.rows["write"], total.bytes, newest, tasks, len(labels))
 
 
 @operation("read")
@@ -220,5 +225,5 @@ def threads_with_label(d: SqlDialect, name: str, after: str, limit: int) -> Step
     Round trips: 1.
     Rows: all labels.
     """
-    (rows,) = yield d.select_threads_with_label(name, after, limit)
-    return [d.own_thread_id(row[0]) for row in rows]
+    replies = yield d.select_threads_with_label(name, after, limit)
+    return [d.own_thread_id(stored) for rows in replies for (stored,) in rows][:limit]

@@ -5,7 +5,7 @@ Must not know: databases.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import INTERRUPT
@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import StaleInterrupt
-from langgraph_checkpoint_custom.model.keys import Range, TupleRow, right_above
+from langgraph_checkpoint_custom.model.keys import Key, TupleRow, right_above
 from langgraph_checkpoint_custom.model.records import Interrupt, Question, WaitingThread, time_from
 from langgraph_checkpoint_custom.operations.read import in_order
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -48,47 +48,49 @@ def open_among(writes: Sequence[PendingWrite]) -> list[Interrupt]:
 def waiting_threads(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[WaitingThread]]:
     """Return the threads whose newest root checkpoint has an open interrupt; the one that waits longest is first.
 
-    Round trips: one for each thousand threads that have a stored interrupt, open or not.
-    Rows: two of each such thread; the document and writes of the newest checkpoint if this has an interrupt.
-    Snapshot: one read snapshot for each thousand threads. Each thread is in one of them.
+    Round trips: two for each thousand threads that have a stored interrupt, open or not; one more if any is open.
+    Rows: the stored interrupts of these threads, and the writes to their newest checkpoint.
+    Snapshot: one read snapshot for each thread.
     Raises: CorruptCheckpoint.
     """
     found: list[WaitingThread] = []
-    ranges = d.ranges(prefix)
+    ranges = [*d.ranges(prefix)]
     while ranges:
-        (rows,) = yield d.select_interrupts(ranges, PAGE)
-        ranges = [Range(right_above(row[1]), row[2]) for row in rows if row[0] == "more"]
-        size = sum(len(row[8] or b"") for row in rows)
-        found += yield from offload(size, _waiting, d, codec, rows)
+        within, *ranges = ranges
+        (stored,) = yield d.select_interrupting(within, PAGE)
+        thread_ids = [d.own_thread_id(row[0]) for row in stored]
+        if len(stored) == PAGE:
+            ranges.insert(0, within._replace(bottom=right_above(stored[-1][0])))
+        replies = (yield d.select_newest_writes(thread_ids)) if thread_ids else ()
+        size = sum(len(row[6] or b"") for rows in replies for row in rows)
+        waiting = yield from offload(size, _waiting, codec, zip(thread_ids, replies, strict=True))
+        documents = (
+            (yield d.select_documents(Key(one.thread_id, "", one.checkpoint_id) for one in waiting)) if waiting else ()
+        )
+        found += [_since(codec, one, rows) for one, rows in zip(waiting, documents, strict=True)]
     return sorted(found, key=lambda waiting: (waiting.checkpoint_id, waiting.thread_id))
 
 
-def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingThread]:
-    heads: list[Row] = []
-    writes: dict[str, list[TupleRow]] = {}  # By thread.
-    for row in rows:
-        kind, thread_id, checkpoint_id, channel, task_id, path, idx, type_, value = row
-        if kind == "checkpoint":
-            heads.append(row)
-        elif kind == "write":
-            write = TupleRow(
-                kind, thread_id, "", checkpoint_id, channel, task_id, path, idx, type_, value, None, None, None, None
-            )
-            writes.setdefault(thread_id, []).append(write)
+def _waiting(codec: Values, replies: Iterable[tuple[str, Sequence[Row]]]) -> list[WaitingThread]:
+    """Return the threads with an open interrupt among the writes to their newest checkpoint."""
     found = []
-    for _, stored, checkpoint_id, *_, type_, data in heads:
-        thread_id = d.own_thread_id(stored)
-        decoder = Decoder(codec, thread_id, "", checkpoint_id)
+    for thread_id, rows in replies:
+        writes = in_order([TupleRow._make(("write", thread_id, "", *row, None, None, None, None)) for row in rows])
+        decoder = Decoder(codec, thread_id, "", rows[0][0] if rows else "")
         interrupts = open_among(
-            [
-                (row.key or "", row.name or "", decoder.write(row) if row.name == INTERRUPT else None)
-                for row in in_order(writes.get(stored, []))
-            ]
+            [(row.key or "", row.name or "", decoder.write(row) if row.name == INTERRUPT else None) for row in writes]
         )
         if interrupts:
-            since = time_from(decoder.outline(type_, data).get("ts"))
-            found.append(WaitingThread(thread_id, checkpoint_id, since, tuple(interrupts)))
+            found.append(WaitingThread(thread_id, rows[0][0], None, tuple(interrupts)))
     return found
+
+
+def _since(codec: Values, waiting: WaitingThread, rows: Sequence[Row]) -> WaitingThread:
+    """Add the time of the checkpoint, given its document."""
+    for type_, data in rows:
+        document = Decoder(codec, waiting.thread_id, "", waiting.checkpoint_id).outline(type_, data)
+        return waiting._replace(since=time_from(document.get("ts")))
+    return waiting  # The checkpoint was deleted in the meantime.
 
 
 def check_open(found: CheckpointTuple | None, interrupt_id: str) -> None:

@@ -128,13 +128,13 @@ def threads_page(
 
 
 def _newest(d: SqlDialect, asked: ThreadPage, rows: list[Row], most: int | None) -> Steps[ThreadPage | None]:
-    """Search the newest checkpoints for the rows of a page, and add them to `rows`; `most` checkpoints, about.
+    """Search the newest checkpoints for the rows of a page, and add them to `rows`; `most` checkpoints at most.
 
     Returns the page of the threads that it has not come to; None if there are none.
     """
     searched, reach = 0, NEAR * asked.limit
     while asked.limit > 0 and (most is None or searched < most):
-        reach = min(reach, FARTHEST)
+        reach = min(reach, FARTHEST, reach if most is None else most - searched)
         (found,) = yield d.select_newest_threads(asked, reach)
         end = next((row for row in found if row[1] is None), None)
         if end is None:

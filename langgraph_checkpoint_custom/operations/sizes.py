@@ -122,11 +122,13 @@ class SizeRow(NamedTuple):
 class Total:
     """The sum of some `SizeRow`s."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: Iterable[SizeRow] = ()) -> None:
         self.rows = defaultdict[str, int](int)
         self.bytes = 0
         self.first_id: str | None = None
         self.last_id: str | None = None
+        for row in rows:
+            self.add(row)
 
     def add(self, row: SizeRow) -> None:
         """Add a row."""
@@ -166,9 +168,7 @@ def sizes_of_threads(d: SqlDialect, thread_ids: Sequence[str], most: int = ALL) 
     replies = (yield d.sizes(map(d.only, thread_ids), most + 1)) if thread_ids else ()
     found = {}
     for thread_id, reply in zip(thread_ids, replies, strict=True):
-        total = Total()
-        for row in map(SizeRow._make, reply):
-            total.add(row)
+        total = Total(map(SizeRow._make, reply))
         rows = total.rows
         size = ThreadSize(
             thread_id, rows["checkpoint"], rows["hidden"], rows["write"], rows["value"] + rows["chunk"], total.bytes

@@ -189,12 +189,6 @@ class Statements(ABC):
             return [Range(bottom, bottom + ABOVE_THREADS)]
         return [Range("", TENANT_MARK), Range(chr(ord(TENANT_MARK) + 1), ABOVE_THREADS)]
 
-    def _within(self, ranges: Sequence[Range]) -> dict[str, Any]:
-        return {
-            "bottoms": self.array([each.bottom for each in ranges]),
-            "tops": self.array([each.top for each in ranges]),
-        }
-
     def _round_trip(self, *names: str, locks: Sequence[Statement] = (), **params: Any) -> RoundTrip:
         """Send what `sent_for` has for these names, with the same parameters, in one round trip."""
         return self._send(*(each for name in names for each in self._statements(name, **params)), locks=locks)

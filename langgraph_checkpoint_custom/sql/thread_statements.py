@@ -12,7 +12,7 @@ from typing import Any
 
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import canonical
-from langgraph_checkpoint_custom.model.keys import Key, Range
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, Range, right_above
 from langgraph_checkpoint_custom.model.outline import BlobPlace, Copies, Place, Removal
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.searchable import index_of, with_key
@@ -214,9 +214,13 @@ class ThreadStatements(Statements):
 
     # Interrupts
 
-    def select_interrupts(self, ranges: Sequence[Range], limit: int) -> RoundTrip:
-        """Read the newest checkpoints with a stored interrupt, and their writes, for `limit` threads in each range."""
-        return self._round_trip("select_interrupts", **self._within(ranges), limit=limit)
+    def select_interrupting(self, within: Range, limit: int) -> RoundTrip:
+        """Read the stored ids of the first threads of a range that have a stored interrupt, open or not."""
+        return self._send(self.statement("select_interrupting", **within._asdict(), limit=limit))
+
+    def select_newest_writes(self, thread_ids: Iterable[str]) -> RoundTrip:
+        """Read for each thread the writes to its newest root checkpoint, with the values of interrupts."""
+        return self._send(*(self.statement("select_newest_writes", thread_id=each) for each in thread_ids))
 
     # The inspector
 
@@ -225,17 +229,22 @@ class ThreadStatements(Statements):
         return self._round_trip("timeline", thread_id=thread_id, before=before, limit=limit)
 
     def thread_counts(self, thread_id: str, most: int) -> RoundTrip:
-        """Read one row: the columns of `ThreadCounts`, counted up to `most`."""
-        return self._round_trip("thread_counts", thread_id=thread_id, most=most)
+        """Read the sizes of a thread, of `most` rows of each table; the newest row of its timeline; and its labels."""
+        stored = self.stored_thread(thread_id)
+        return self._send(
+            self.statement("sizes", bottom=stored, top=right_above(stored), most=most),
+            self.statement("timeline", thread_id=thread_id, before=AFTER_ALL, limit=1),
+            self.statement("select_labels", thread_id=thread_id),
+        )
 
     def sizes_of_checkpoint(self, key: Key) -> RoundTrip:
         """Read the lengths of all parts of a checkpoint, and of the values of its parent."""
         return self._round_trip("sizes_of_checkpoint", **key._asdict())
 
     def select_threads_with_label(self, name: str, after: str, limit: int) -> RoundTrip:
-        """Read the stored ids of the threads above `after` that have a label of this name."""
-        ranges = self._within(self.ranges())
-        return self._round_trip("threads_with_label", **ranges, name=name, thread_id=after, limit=limit)
+        """Read the stored ids of the threads above `after` that have a label of this name, in several replies."""
+        params = {"name": name, "thread_id": after, "limit": limit}
+        return self._send(*(self.statement("threads_with_label", **each._asdict(), **params) for each in self.ranges()))
 
 
 def _columns(page: ThreadPage) -> dict[str, Any]:

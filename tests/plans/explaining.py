@@ -96,11 +96,11 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         # Of a thread of 4,000 checkpoints, 20 with their writes.
         "timeline": (d.select_timeline("t0", "\U0010ffff", 20), 150),
         "timeline, from the middle": (d.select_timeline("t0", "002000", 20), 150),
-        "numbers of a thread": (d.thread_counts("t0", 100), 210),
+        "numbers of a thread": (d.thread_counts("t0", 100), 320),
         "sizes of a checkpoint": (d.sizes_of_checkpoint(Key("t7", "", "000050")), 40),
-        # For each of the 50 threads that have ever asked: the next one, its newest checkpoint and the writes of that.
-        "inbox": (d.select_interrupts(d.ranges(), 1_000), 300),
-        "inbox of some": (d.select_interrupts(d.ranges("t1"), 1_000), 300),
+        # Of the 50 threads that have ever asked, each once, and their newest checkpoints with the writes of these.
+        "threads that have asked": (d.select_interrupting(ALL_THREADS, 1_000), 50),
+        "questions of threads": (d.select_newest_writes(["t17", "t18"]), 10),
         # Three threads: 100 checkpoints, 200 writes, 112 blobs and 3 labels of each.
         "end of a page of threads": (d.select_thread_at(THREE, 200), 450),
         "sizes of threads": (d.sizes([THREE], 10_000), 1_500),

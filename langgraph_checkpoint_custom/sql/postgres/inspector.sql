@@ -54,40 +54,6 @@ CROSS JOIN LATERAL (
     ) AS t
 ) AS t
 
--- name: thread_counts
--- What changes when something is stored in a thread or deleted from it: the numbers of its rows, counted up to `most`,
--- the newest checkpoint, and the number of writes to the newest ones of its namespaces. Only indexes are read.
--- include: with_spaces
-, newest AS MATERIALIZED (
-    SELECT s.checkpoint_ns, c.checkpoint_id
-    FROM spaces s
-    CROSS JOIN LATERAL (
-        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns
-        ORDER BY c.checkpoint_id DESC LIMIT 1
-    ) AS c
-)
-SELECT
-    (SELECT count(*) FROM (
-        SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
-        ORDER BY checkpoint_ns, checkpoint_id LIMIT %(most)s
-    ) AS counted),
-    (SELECT max(checkpoint_id) FROM newest),
-    (SELECT count(*) FROM (
-        SELECT FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
-        ORDER BY checkpoint_ns, checkpoint_id LIMIT %(most)s
-    ) AS counted),
-    (
-        SELECT count(*) FROM newest n
-        CROSS JOIN LATERAL (
-            SELECT FROM langgraph_checkpoint.writes w
-            WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = n.checkpoint_ns
-            AND w.checkpoint_id = n.checkpoint_id
-            OFFSET 0
-        ) AS w
-    ),
-    (SELECT count(*) FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s)
-
 -- name: sizes_of_checkpoint
 -- The lengths of everything that a checkpoint consists of, and of the values that its parent has: the rows of both,
 -- their blobs, the chunks of the checkpoint's own blobs, and its writes.
@@ -133,14 +99,3 @@ UNION ALL
 SELECT 'write', task_id, channel, task_path, type, octet_length(value), idx, 0, NULL, run_id
 FROM langgraph_checkpoint.writes
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
-
--- name: threads_with_label
--- Reads the labels of all threads: there are few, and no index finds them by name.
-SELECT l.thread_id
-FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
-CROSS JOIN LATERAL (
-    SELECT l.thread_id FROM langgraph_checkpoint.labels l
-    WHERE l.thread_id >= r.bottom COLLATE "C" AND l.thread_id < r.top COLLATE "C" AND l.name = %(name)s
-    AND l.thread_id > %(thread_id)s
-) AS l
-ORDER BY l.thread_id LIMIT %(limit)s

@@ -54,29 +54,6 @@ CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = p.che
     AND c.checkpoint_id = p.checkpoint_id
 WHERE likelihood(p.checkpoint_id IS NOT NULL, 0.00001)
 
--- name: thread_counts
--- What changes when something is stored in a thread or deleted from it: the numbers of its rows, counted up to `most`,
--- the newest checkpoint, and the number of writes to the newest ones of its namespaces. Only indexes are read.
--- include: with_spaces
-, newest AS MATERIALIZED (
-    SELECT s.checkpoint_ns, (
-        SELECT max(c.checkpoint_id) FROM checkpoints c
-        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = s.checkpoint_ns
-    ) AS checkpoint_id
-    FROM spaces s WHERE s.checkpoint_ns IS NOT NULL
-)
-SELECT
-    (SELECT count(*) FROM (SELECT 1 FROM checkpoints WHERE thread_id = :thread_id LIMIT :most)),
-    (SELECT max(checkpoint_id) FROM newest),
-    (SELECT count(*) FROM (SELECT 1 FROM writes WHERE thread_id = :thread_id LIMIT :most)),
-    (
-        SELECT count(*) FROM newest n
-        CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = n.checkpoint_ns
-            AND w.checkpoint_id = n.checkpoint_id
-        WHERE likelihood(n.checkpoint_id IS NOT NULL, 0.00001)
-    ),
-    (SELECT count(*) FROM labels WHERE thread_id = :thread_id)
-
 -- name: sizes_of_checkpoint
 -- The lengths of everything that a checkpoint consists of, and of the values that its parent has: the rows of both,
 -- their blobs, the chunks of the checkpoint's own blobs, and its writes.
@@ -113,11 +90,3 @@ UNION ALL
 SELECT 'write', task_id, channel, task_path, type, length(value), idx, 0, NULL, run_id
 FROM writes
 WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
-
--- name: threads_with_label
--- Reads the labels of all threads: there are few, and no index finds them by name.
-SELECT l.thread_id
-FROM json_each(:bottoms) AS r
-CROSS JOIN labels l ON l.thread_id >= r.value AND l.thread_id < :tops ->> r.key
-WHERE l.name = :name AND l.thread_id > :thread_id
-ORDER BY l.thread_id LIMIT :limit

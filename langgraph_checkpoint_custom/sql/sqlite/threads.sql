@@ -1,8 +1,4 @@
--- Lists of threads, runs, labels and interrupts.
-
--- Threads, without values. A thread's newest checkpoint is that of its first namespace, which is the root graph's if
--- there is one. Each statement has candidates, which are threads, and a page of the newest checkpoints of those that
--- match. If there may be more candidates, there is a row without a namespace, which says where to go on.
+-- Lists of threads and runs.
 
 -- fragment: page_of_candidates
 SELECT * FROM (
@@ -20,45 +16,6 @@ SELECT * FROM (
     ORDER BY h.checkpoint_id DESC, h.thread_id DESC LIMIT :limit
 ) AS page
 
--- name: threads_newest
--- The candidates are the threads of the `reach` newest checkpoints.
-WITH recent AS MATERIALIZED (
-    SELECT thread_id, checkpoint_id FROM checkpoints
-    WHERE tenant = :tenant AND checkpoint_id <= :before AND NOT hidden
-    AND (checkpoint_id, thread_id) < (:before, :thread_below)
-    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :reach
-), candidates AS MATERIALIZED (
-    SELECT DISTINCT thread_id FROM recent
-)
--- include: page_of_candidates
-UNION ALL
-SELECT * FROM (
-    SELECT thread_id, NULL, checkpoint_id, NULL, NULL, NULL, NULL FROM recent
-    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT 1 OFFSET :reach - 1
-) AS last
-
--- fragment: candidates_by_id
--- Steps from thread to thread by id, `threads` times at most.
-WITH RECURSIVE candidates (thread_id, number) AS MATERIALIZED (
-    SELECT min(thread_id), 1 FROM checkpoints WHERE thread_id >= :bottom AND thread_id < :top
-    UNION ALL
-    SELECT (
-        SELECT min(c.thread_id) FROM checkpoints c WHERE c.thread_id > r.thread_id AND c.thread_id < :top
-    ), r.number + 1
-    FROM candidates r WHERE r.thread_id IS NOT NULL AND r.number < :threads
-)
-
--- name: threads_by_id
--- include: candidates_by_id
--- include: page_of_candidates
-UNION ALL
-SELECT thread_id, NULL, NULL, NULL, NULL, NULL, NULL FROM candidates WHERE number = :threads AND thread_id IS NOT NULL
-
--- name: threads_counted
--- The number of threads, and the last one.
--- include: candidates_by_id
-SELECT count(thread_id), max(thread_id) FROM candidates
-
 -- name: threads_searched
 -- The candidates are the threads that an index finds by a metadata key of any of their checkpoints.
 -- differs: INDEXED BY. With statistics, SQLite would otherwise read the complete table, because the index begins with
@@ -71,9 +28,6 @@ WITH candidates AS MATERIALIZED (
 )
 -- include: page_of_candidates
 
--- name: thread_exists
-SELECT 1 FROM checkpoints WHERE thread_id = :thread_id ORDER BY checkpoint_ns LIMIT 1
-
 -- name: select_runs
 -- The runs of the root graph, each with what the row of its last checkpoint says.
 SELECT r.run_id, r.first_id, r.last_id, r.checkpoints, c.format, c.inline_channels, c.blob_channels
@@ -85,50 +39,3 @@ FROM (
 ) AS r
 CROSS JOIN checkpoints c
 WHERE c.thread_id = :thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
-
--- name: select_interrupts
--- Steps from thread to thread among those with a stored interrupt, `limit` threads in each range; `more` says where to
--- go on. For each thread: the newest checkpoint of the root graph, if it has an interrupt, and its writes. Only
--- interrupts come with their values.
-WITH RECURSIVE found (thread_id, top, number) AS (
-    SELECT (
-        SELECT w.thread_id FROM writes w
-        WHERE w.channel = '__interrupt__' AND w.thread_id >= r.value AND w.thread_id < :tops ->> r.key
-        ORDER BY w.thread_id LIMIT 1
-    ), :tops ->> r.key, 1
-    FROM json_each(:bottoms) AS r
-    UNION ALL
-    SELECT (
-        SELECT w.thread_id FROM writes w
-        WHERE w.channel = '__interrupt__' AND w.thread_id > f.thread_id AND w.thread_id < f.top
-        ORDER BY w.thread_id LIMIT 1
-    ), f.top, f.number + 1
-    FROM found f WHERE f.thread_id IS NOT NULL AND f.number < :limit
-), heads AS MATERIALIZED (
-    SELECT c.thread_id, c.checkpoint_id, c.checkpoint_type, c.checkpoint
-    FROM found f
-    CROSS JOIN checkpoints c ON c.thread_id = f.thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = (
-        SELECT n.checkpoint_id FROM checkpoints n
-        WHERE n.thread_id = f.thread_id AND n.checkpoint_ns = '' AND NOT n.hidden
-        ORDER BY n.checkpoint_id DESC LIMIT 1
-    )
-    WHERE likelihood(f.thread_id IS NOT NULL, 0.00001) AND EXISTS (
-        SELECT 1 FROM writes w
-        WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = c.checkpoint_id
-        AND +w.channel = '__interrupt__'
-    )
-)
-SELECT
-    'checkpoint' AS kind, thread_id, checkpoint_id, NULL AS channel, NULL AS task_id, NULL AS task_path, NULL AS idx,
-    checkpoint_type AS type, checkpoint AS value
-FROM heads
-UNION ALL
-SELECT
-    'write', w.thread_id, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type,
-    CASE w.channel WHEN '__interrupt__' THEN w.value END
-FROM heads h
-CROSS JOIN writes w ON w.thread_id = h.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = h.checkpoint_id
-WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001)
-UNION ALL
-SELECT 'more', thread_id, top, NULL, NULL, NULL, NULL, NULL, NULL
-FROM found WHERE number = :limit AND thread_id IS NOT NULL

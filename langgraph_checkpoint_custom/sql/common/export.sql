@@ -1,0 +1,90 @@
+-- Export and import, row by row.
+
+-- name: select_checkpoint_ids
+SELECT c.checkpoint_ns, c.checkpoint_id, (
+    SELECT count(*) FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
+)
+FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s
+
+-- name: select_visible_checkpoints
+-- What a sweep reads first: the namespace and id of each checkpoint that is not hidden, and whether it has a label.
+SELECT c.checkpoint_ns, c.checkpoint_id, EXISTS (
+    SELECT 1 FROM langgraph_checkpoint.labels l
+    WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = c.checkpoint_ns AND l.checkpoint_id = c.checkpoint_id
+)
+FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s AND NOT c.hidden
+
+-- name: select_document
+SELECT checkpoint_type, checkpoint FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+
+-- name: select_next_thread
+SELECT thread_id FROM langgraph_checkpoint.checkpoints
+WHERE thread_id > %(after)s AND thread_id >= %(bottom)s AND thread_id < %(top)s
+ORDER BY thread_id LIMIT 1
+
+-- The export_ statements read a page of the rows of a thread: the columns of the key, and then the others. The import_
+-- statements store such a row, unless a row with its key exists.
+-- differs: if they are `hashed`, the SHA-256 of the values is read instead. SQLite has no hash function.
+
+-- The export_ statements read a page of the rows of a thread: the columns of the key, and then the others. The import_
+-- statements store such a row, unless a row with its key exists.
+
+-- name: export_checkpoints
+SELECT
+    checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
+    delta_channels, blob_channels, blob_versions, checkpoint_type,
+    -- include: exported_document
+    , metadata_type,
+    -- include: exported_metadata
+    , CAST(metadata_filter AS text)
+FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id) > (%(checkpoint_ns)s, %(checkpoint_id)s)
+ORDER BY checkpoint_ns, checkpoint_id LIMIT %(limit)s
+
+-- name: export_blobs
+SELECT
+    checkpoint_ns, channel, version, type,
+    -- include: exported_value
+    , chunks
+FROM langgraph_checkpoint.blobs
+WHERE thread_id = %(thread_id)s AND (checkpoint_ns, channel, version) > (%(checkpoint_ns)s, %(channel)s, %(version)s)
+ORDER BY checkpoint_ns, channel, version LIMIT %(limit)s
+
+-- name: export_writes
+SELECT
+    checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type,
+    -- include: exported_value
+FROM langgraph_checkpoint.writes
+WHERE thread_id = %(thread_id)s
+AND (checkpoint_ns, checkpoint_id, task_id, idx) > (%(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
+ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
+
+-- name: export_labels
+SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
+WHERE thread_id = %(thread_id)s AND name > %(name)s ORDER BY name LIMIT %(limit)s
+
+-- name: import_blobs
+INSERT INTO langgraph_checkpoint.blobs (
+    thread_id, checkpoint_ns, channel, version, type, value, chunks
+)
+VALUES (
+    %(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s, %(type)s, %(value)b, %(chunks)s
+)
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+
+-- name: import_writes
+INSERT INTO langgraph_checkpoint.writes (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+)
+VALUES (
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s, %(task_path)s, %(run_id)s,
+    %(channel)s, %(type)s, %(value)b
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+
+-- name: import_labels
+INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
+VALUES (%(thread_id)s, %(name)s, %(checkpoint_ns)s, %(checkpoint_id)s)
+ON CONFLICT (thread_id, name) DO NOTHING
