@@ -26,6 +26,7 @@ from benchmarks.measuring import CPU, Entry, Figures, race
 from benchmarks.states import Put, State, agent, chat, edited, files, small, summarised, trimmed
 from benchmarks.stores import Server, folder, started_server
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.encoding import chunks
 
 PACKAGE = "langgraph_checkpoint_custom"
@@ -99,10 +100,13 @@ def at_once(number: int) -> Callable[[], Work]:
     return made
 
 
+_STORE = SqliteDriver._store
+
+
 def _one_by_one(self: Any, calls: Sequence[Any]) -> None:
     """Run each write of a worker in a transaction of its own."""
     for call in calls:
-        call.run()
+        _STORE(self, [call])
 
 
 _FOUND = chunks._found

@@ -24,7 +24,7 @@ from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from langgraph_checkpoint_custom.drivers.postgres_batching import gathered
+from langgraph_checkpoint_custom.drivers.postgres_batching import send_together
 from langgraph_checkpoint_custom.drivers.postgres_errors import pool_error, server_error
 from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
 from langgraph_checkpoint_custom.drivers.postgres_sessions import (
@@ -36,7 +36,7 @@ from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     has_begun,
     in_transaction,
 )
-from langgraph_checkpoint_custom.drivers.workers import aside, closing_aside, finished_aside, on_loop
+from langgraph_checkpoint_custom.drivers.workers import close_aside, on_loop, run_aside
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     READS,
@@ -70,8 +70,9 @@ T = TypeVar("T")
 # The accesses whose round trips are all in one transaction.
 _ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
 _COMMIT = Statement("commit", "COMMIT", ())
-# Seconds that a cancelled call waits for a worker that has begun with it.
-CANCEL_TIMEOUT = 1.0
+# OS threads that decode, which holds the GIL for most of its time; and those that run calls in a loop in which psycopg
+# cannot wait: as many as there may be connections, and some for calls that wait for one.
+DECODERS, CALLERS = 2, 32
 
 
 class PostgresDriver:
@@ -104,9 +105,13 @@ class PostgresDriver:
         self._is_plain = self._is_pooled and not read_only  # Whether a statement may be sent by itself.
         self._ready = False
         self._closed = False
-        self._workers: dict[int, ThreadPoolExecutor] = {}
+        self._start_workers()
         register_for_forks(self)
         weakref.finalize(self, connections.drop).atexit = False
+
+    def _start_workers(self) -> None:
+        self._decoders = ThreadPoolExecutor(DECODERS, "checkpoint-decode")
+        self._callers = ThreadPoolExecutor(CALLERS, "checkpoint-call")
 
     def before_fork(self) -> None:
         """Do nothing: the connections stay open in the parent."""
@@ -114,7 +119,7 @@ class PostgresDriver:
     def after_fork(self) -> None:
         """Leave the connections to the parent; the child does not have its workers either."""
         self._connections.forget()
-        self._workers = {}
+        self._start_workers()
 
     # One statement
 
@@ -124,8 +129,8 @@ class PostgresDriver:
             return self.run(operation_of(form, params))
         connection = error = None
         try:
-            borrowing = self._connections.borrowing()
-            connection = borrowing.take()
+            source = self._connections.source()
+            connection = source.getconn()
             session = self._sessions.get(connection)
             if session and connection.autocommit:  # Otherwise it is a caller's, and may be seen for the first time.
                 cursor: Cursor[Row] = Cursor(connection, row_factory=tuple_row)
@@ -136,20 +141,20 @@ class PostgresDriver:
             error.__cause__ = raised
         finally:
             if connection is not None:
-                borrowing.give(connection)
+                source.putconn(connection)
         return self._retrying(operation_of(form, params), error)
 
     async def asend(self, form: Form, params: Sequence[Any], *, alone: bool = False) -> list[Row]:
         """Async version of `send`; calls that find no free connection are sent together, unless `alone`."""
-        borrowing = self._connections.aborrowing()
-        if borrowing is None or not (self._is_plain and self._ready):
+        source = self._connections.loop_source()
+        if source is None or not (self._is_plain and self._ready):
             return await self.arun(operation_of(form, params))
-        if not alone and form.together and (borrowing.queues or borrowing.users >= borrowing.size):
+        if not alone and form.together and (source.queues or source.users >= source.size):
             send = partial(self.asend, form, params, alone=True)
-            return await gathered(borrowing, partial(self._together, form.operation), form.together, params, send)
+            return await send_together(source, partial(self._together, form.operation), form.together, params, send)
         connection = error = None
         try:
-            connection = await borrowing.take()
+            connection = await source.getconn()
             session = self._sessions.get(connection)
             if session and connection.autocommit:
                 cursor: AsyncCursor[Row] = AsyncCursor(connection, row_factory=tuple_row)
@@ -160,31 +165,27 @@ class PostgresDriver:
             error.__cause__ = raised
         finally:
             if connection is not None:
-                await borrowing.give(connection)
+                await source.putconn(connection)
         return await self._aretrying(operation_of(form, params), error)
 
-    async def _together(self, name: str, taken: Callable[[], RoundTrip | None]) -> Sequence[Any]:
+    async def _together(self, name: str, take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
         """Make the round trip of a batch, which is taken when there is a connection."""
         async with self._aborrow(name) as (connection, session):
-            request = taken()
+            request = take()
             return await _aanswer(connection, session, self._whole(connection, session, request)) if request else ()
 
     # Operations, sync
 
     def setup(self, op: Operation[None] | None = None) -> None:
         """Create or migrate the tables; `op` replaces the usual operation for that."""
-        self._check_reads(op or self._setup)
-        if self._connections.loop:
-            return on_loop(self._connections.loop(), lambda: self.asetup(op))
-        self._retrying(op or self._setup)
-        self._ready = True
+        self.run(op or self._setup)
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result."""
         self._check_reads(op)
         if self._connections.loop:
             return on_loop(self._connections.loop(), lambda: self.arun(op))
-        if not self._ready:
+        if not self._ready and op.access != "migrate":
             self._retrying(self._check)
             self._ready = True
         return self._retrying(op)
@@ -245,8 +246,8 @@ class PostgresDriver:
         self._check_open()
         connection = None
         try:
-            borrowing = self._connections.borrowing()
-            connection = borrowing.take()
+            source = self._connections.source()
+            connection = source.getconn()
             session = self._sessions.get(connection) or self._sessions.inspect(connection)
             if not self._is_pooled and in_transaction(connection):
                 if not has_begun(connection):
@@ -267,42 +268,33 @@ class PostgresDriver:
             raise self._wrapped(error, connection, name, statements) from error
         finally:
             if connection is not None:
-                borrowing.give(connection)
+                source.putconn(connection)
 
     # Operations, async: the same
 
     async def asetup(self, op: Operation[None] | None = None) -> None:
         """Async version of `setup`."""
-        self._check_reads(op or self._setup)
-        if self._connections.by_worker:
-            return await self._on_worker(partial(self.setup, op))
-        await self._aretrying(op or self._setup)
-        self._ready = True
+        await self.arun(op or self._setup)
 
     async def arun(self, op: Operation[T]) -> T:
         """Async version of `run`."""
         self._check_reads(op)
         if self._connections.by_worker:
-            return await self._on_worker(partial(self.run, op))
-        if not self._ready:
+            return await run_aside(self._callers, partial(self.run, op))
+        if not self._ready and op.access != "migrate":
             await self._aretrying(self._check)
             self._ready = True
         return await self._aretrying(op)
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""
-        # Two: the work holds the GIL for most of its time.
-        return await aside(self._executor(2), request.work)
-
-    async def _on_worker(self, call: Callable[[], T]) -> T:
-        # As many as there may be connections, and some for calls that wait for one.
-        return await finished_aside(self._executor(32), call, CANCEL_TIMEOUT)
+        return await run_aside(self._decoders, request.work)
 
     async def aclose(self) -> None:
         """Async version of `close`."""
         self._closed, self._ready = True, False
         await self._connections.aclose()
-        await closing_aside(self._stop_workers)
+        await close_aside(self._stop_workers)
 
     async def _aretrying(self, op: Operation[T], error: CheckpointError | None = None) -> T:
         tries = _Tries(op, self._retry if self._is_pooled else None)
@@ -350,8 +342,8 @@ class PostgresDriver:
         self._check_open()
         connection = None
         try:
-            borrowing = self._connections.aborrowing() or await self._connections.aopen()
-            connection = await borrowing.take()
+            source = self._connections.loop_source() or await self._connections.open_loop_source()
+            connection = await source.getconn()
             session = self._sessions.get(connection) or await self._sessions.ainspect(connection)
             if not self._is_pooled and in_transaction(connection):
                 if not has_begun(connection):
@@ -372,7 +364,7 @@ class PostgresDriver:
             raise self._wrapped(error, connection, name, statements) from error
         finally:
             if connection is not None:
-                await borrowing.give(connection)
+                await source.putconn(connection)
 
     # Shared by sync and async
 
@@ -418,13 +410,8 @@ class PostgresDriver:
         """Whether to check the tables again after an operation has failed to find the ones that it needs."""
         return op is not self._check and op.access != "migrate" and self._is_pooled
 
-    def _executor(self, workers: int) -> ThreadPoolExecutor:
-        self._check_open()
-        found = self._workers.get(workers)
-        return found or self._workers.setdefault(workers, ThreadPoolExecutor(workers, "checkpoint-work"))
-
     def _stop_workers(self) -> None:
-        for executor in self._workers.values():
+        for executor in (self._decoders, self._callers):
             executor.shutdown()
 
     def _wrapped(

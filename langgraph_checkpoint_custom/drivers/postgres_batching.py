@@ -18,12 +18,12 @@ from langgraph_checkpoint_custom.engine.batching import Call, Queue
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Together
 
 # Makes the round trip that a function returns when there is a connection; none is made for None.
-Reply = Callable[[Callable[[], RoundTrip | None]], Awaitable[Sequence[Any]]]
+Exchange = Callable[[Callable[[], RoundTrip | None]], Awaitable[Sequence[Any]]]
 
 
-async def gathered(
-    borrowing: LoopBorrowing,
-    reply: Reply,
+async def send_together(
+    source: LoopBorrowing,
+    exchange: Exchange,
     together: Together,
     params: Sequence[Any],
     alone: Callable[[], Awaitable[list[Row]]],
@@ -33,58 +33,58 @@ async def gathered(
     That is done if a connection is free and no call waits that it would overtake, or after the batch has failed.
     """
     key = together.key(params) if together.key else None
-    queue = borrowing.queues.get(together)
-    if borrowing.users < borrowing.size and (queue is None or not queue.holds(key)):
+    queue = source.queues.get(together)
+    if source.users < source.size and (queue is None or not queue.holds(key)):
         return await alone()
     if queue is None:
-        queue = borrowing.queues[together] = Queue()
+        queue = source.queues[together] = Queue()
     call: Call[Any] = Call(params, key, asyncio.get_running_loop().create_future())
     queue.waiting.append(call)
-    _follow(borrowing, reply, together, queue)
+    _begin_next(source, exchange, together, queue)
     try:
         rows: list[Row] | None = await call.answer
         return await alone() if rows is None else rows
     finally:
         if not call.answer.cancelled() and call.answer.result() is None:
             queue.leave([call])  # Until now, no later call with its key was sent.
-            _follow(borrowing, reply, together, queue)
+            _begin_next(source, exchange, together, queue)
 
 
-def _follow(borrowing: LoopBorrowing, reply: Reply, together: Together, queue: Queue[Any]) -> None:
+def _begin_next(source: LoopBorrowing, exchange: Exchange, together: Together, queue: Queue[Any]) -> None:
     """Begin the next batch if calls wait, unless one waits for a connection already."""
     if queue.waiting and not queue.is_awaited:
         queue.is_awaited = True
-        task = asyncio.get_running_loop().create_task(_sent(borrowing, reply, together, queue))
-        borrowing.batches.add(task)
-        task.add_done_callback(borrowing.batches.discard)
-    elif queue.is_empty and borrowing.queues.get(together) is queue:
-        del borrowing.queues[together]
+        task = asyncio.get_running_loop().create_task(_send_batch(source, exchange, together, queue))
+        source.batches.add(task)
+        task.add_done_callback(source.batches.discard)
+    elif queue.is_empty and source.queues.get(together) is queue:
+        del source.queues[together]
 
 
-async def _sent(borrowing: LoopBorrowing, reply: Reply, together: Together, queue: Queue[Any]) -> None:
+async def _send_batch(source: LoopBorrowing, exchange: Exchange, together: Together, queue: Queue[Any]) -> None:
     batch: list[Call[Any]] | None = None
     answers: Sequence[list[Row]] = ()
 
-    def taken() -> RoundTrip | None:
+    def take() -> RoundTrip | None:
         nonlocal batch
-        batch = _taken(queue)
+        batch = _take(queue)
         return together.merge([call.params for call in batch]) if len(batch) > 1 else None
 
     try:
-        if rows := await reply(taken):
+        if rows := await exchange(take):
             answers = together.split(rows, [call.params for call in batch or ()])
     except Exception:  # Each call finds out why when it is sent alone.
         pass
     finally:
-        batch = _taken(queue) if batch is None else batch
+        batch = _take(queue) if batch is None else batch
         queue.leave([call for call in batch if answers or call.answer.cancelled()])
         for call, rows in zip_longest(batch, answers):
             if not call.answer.cancelled():
                 call.answer.set_result(rows)
-        _follow(borrowing, reply, together, queue)
+        _begin_next(source, exchange, together, queue)
 
 
-def _taken(queue: Queue[Any]) -> list[Call[Any]]:
+def _take(queue: Queue[Any]) -> list[Call[Any]]:
     queue.is_awaited = False
     queue.waiting = [call for call in queue.waiting if not call.answer.cancelled()]
     return queue.take()

@@ -11,7 +11,6 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, checked
 from langgraph_checkpoint_custom.drivers.postgres_pools import (
-    Borrowing,
     Connections,
     LoopBorrowing,
     LoopConnection,
@@ -84,8 +83,7 @@ class CallersPool(OwnPools):
         kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), **_OURS}
         sizes = {"min_size": 0, "max_size": pool.max_size or 20, "timeout": pool.timeout}
         super().__init__(pool.conninfo, sessions, kwargs, **sizes)
-        self._pool = pool
-        self._given = Borrowing(pool) if isinstance(pool, ConnectionPool) else None
+        self._given = pool
         self._given_in_loop = LoopBorrowing(pool) if isinstance(pool, AsyncConnectionPool) else None
 
     @property
@@ -99,25 +97,25 @@ class CallersPool(OwnPools):
             )
         return super().by_worker
 
-    def borrowing(self) -> Borrowing:
+    def source(self) -> SyncPool:
         _check_ours(self.of_parent)
-        return self._given or super().borrowing()
+        return self._given if isinstance(self._given, ConnectionPool) else super().source()
 
-    def aborrowing(self) -> LoopBorrowing | None:
+    def loop_source(self) -> LoopBorrowing | None:
         _check_ours(self.of_parent)
-        return self._given_in_loop or super().aborrowing()
+        return self._given_in_loop or super().loop_source()
 
     def renew(self) -> None:
         """Replace the idle connections that do not answer; those of others may be intact."""
-        self._pool.check() if isinstance(self._pool, ConnectionPool) else super().renew()
+        self._given.check() if isinstance(self._given, ConnectionPool) else super().renew()
 
     async def arenew(self) -> None:
         """Async version of `renew`."""
-        await (self._pool.check() if isinstance(self._pool, AsyncConnectionPool) else super().arenew())
+        await (self._given.check() if isinstance(self._given, AsyncConnectionPool) else super().arenew())
 
     def stats(self) -> dict[str, Any]:
         """Return psycopg_pool's statistics of the caller's pool and of the own pools."""
-        return {"given": self._pool.get_stats(), **super().stats()}
+        return {"given": self._given.get_stats(), **super().stats()}
 
 
 class _Alone:
@@ -127,11 +125,11 @@ class _Alone:
         self._connection = connection
         self._lock = threading.Lock()
 
-    def take(self) -> SyncConnection:
+    def getconn(self) -> SyncConnection:
         self._lock.acquire()
         return self._connection
 
-    def give(self, connection: SyncConnection) -> None:
+    def putconn(self, connection: SyncConnection) -> None:
         self._lock.release()
 
 
@@ -142,11 +140,11 @@ class _AloneInLoop:
         self._connection = connection
         self._lock = asyncio.Lock()
 
-    async def take(self) -> LoopConnection:
+    async def getconn(self) -> LoopConnection:
         await self._lock.acquire()
         return self._connection
 
-    async def give(self, connection: LoopConnection) -> None:
+    async def putconn(self, connection: LoopConnection) -> None:
         self._lock.release()
 
 
@@ -168,13 +166,13 @@ class CallersConnection(Connections):
         """Whether it is a sync connection."""
         return self.loop is None
 
-    def borrowing(self) -> Any:
+    def source(self) -> Any:
         _check_ours(self.of_parent)
         return self._alone
 
-    def aborrowing(self) -> Any:
+    def loop_source(self) -> Any:
         self._seen_loop = asyncio.get_running_loop()
-        return self.borrowing()
+        return self.source()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         _check_ours(self.of_parent)

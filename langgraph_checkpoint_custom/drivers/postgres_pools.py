@@ -1,4 +1,4 @@
-"""Pools on PostgreSQL, and what is borrowed from them: one pool for all OS threads, and one for each event loop.
+"""Pools on PostgreSQL: one for all OS threads, and one for each event loop.
 
 A pool of ours is opened on first use. A loop in which psycopg cannot wait, as the default one of Windows, has none; its
 calls run on workers. A connection cannot leave its loop, and a loop that ends takes its pool with it: a task of ours is
@@ -7,9 +7,9 @@ and `asyncio.run` would wait for them forever.) If a loop was closed without can
 closed when a pool for another loop is opened, or with the saver.
 
 psycopg_pool connects in the background, and reports only that no connection came in time. So a connection is tried
-before a pool is opened, and when a pool gave none although not all are borrowed: a wrong password or address is
-reported in the server's words. If several calls come first, one of them tries, and if that fails, all of them fail: on
-a network that drops packets, each would take `connect_timeout`, one after the other.
+before a pool is opened, and when a pool gave none: a wrong password or address is reported in the server's words. If
+several calls come first, one of them tries, and if that fails, all of them fail: on a network that drops packets, each
+would take `connect_timeout`, one after the other.
 
 Must not know: statements, operations.
 """
@@ -33,7 +33,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, aresolve, resolve
 from langgraph_checkpoint_custom.drivers.postgres_sessions import Sessions
-from langgraph_checkpoint_custom.drivers.workers import closing_aside, waits_for_sockets, warn_unclosed
+from langgraph_checkpoint_custom.drivers.workers import close_aside, waits_for_sockets, warn_unclosed
 from langgraph_checkpoint_custom.engine.batching import Queue
 from langgraph_checkpoint_custom.errors import closed
 
@@ -54,82 +54,39 @@ CLOSE_TIMEOUT = 1.0
 _NUMBERS = itertools.count(1)
 
 
-class Borrowing:
-    """The pool of OS threads, and the connections that this saver has borrowed from it.
-
-    Args:
-        pool: The pool.
-        attempt: Makes a connection as the pool does, to find out why the pool has none; None for a caller's pool.
-    """
-
-    def __init__(self, pool: SyncPool, attempt: Callable[[], None] | None = None) -> None:
-        self.pool = pool
-        self._attempt = attempt
-        self._lent: set[SyncConnection] = set()
-
-    def take(self) -> SyncConnection:
-        """Borrow a connection."""
-        try:
-            connection = self.pool.getconn()
-        except PoolTimeout:
-            if self._attempt is None or len(self._lent) >= self.pool.max_size:  # All are busy.
-                raise
-            self._attempt()
-            raise _not_connected() from None
-        self._lent.add(connection)
-        return connection
-
-    def give(self, connection: SyncConnection) -> None:
-        """Give a connection back."""
-        self._lent.discard(connection)
-        self.pool.putconn(connection)
-
-
 class LoopBorrowing:
-    """The same for the pool of an event loop, and the queues of the calls that wait for a batch.
+    """The pool of an event loop, who uses it, and the queues of the calls that wait for a batch."""
 
-    Args:
-        pool: The pool.
-        attempt: As for `Borrowing`.
-    """
+    is_shared = True  # Whether somebody else uses the pool as well.
 
-    def __init__(self, pool: LoopPool, attempt: Callable[[], Any] | None = None) -> None:
+    def __init__(self, pool: LoopPool) -> None:
         self.pool = pool
         self.size = min(pool.max_size, ALONE)
         self.users = 0  # Tasks that have a connection or wait for one.
         self.lent: set[LoopConnection] = set()
         self.queues: dict[Hashable, Queue[Any]] = {}
         self.batches: set[asyncio.Task[None]] = set()  # A loop references its tasks only weakly.
-        self._attempt = attempt
 
-    async def take(self) -> LoopConnection:
+    async def getconn(self) -> LoopConnection:
         """Borrow a connection."""
         self.users += 1
         try:
             connection = await self.pool.getconn()
-        except BaseException as error:
+        except BaseException:
             self.users -= 1
-            if isinstance(error, PoolTimeout) and self._attempt is not None and len(self.lent) < self.pool.max_size:
-                await self._attempt()
-                raise _not_connected() from None
             raise
         self.lent.add(connection)
         return connection
 
-    async def give(self, connection: LoopConnection) -> None:
+    async def putconn(self, connection: LoopConnection) -> None:
         """Give a connection back."""
         self.users -= 1
         self.lent.discard(connection)
-        if self.users > len(self.lent) or self._attempt is None:
-            # The pool, which may be a caller's, is locked while it passes a connection on. It would lose this one if
-            # the task is cancelled then.
+        if self.is_shared or self.users > len(self.lent):
+            # The pool is locked while it passes a connection on. It would lose this one if the task is cancelled then.
             await asyncio.shield(asyncio.ensure_future(self.pool.putconn(connection)))
         else:
             await self.pool.putconn(connection)
-
-
-def _not_connected() -> OperationalError:
-    return OperationalError("the server answers, but the pool has not connected yet")
 
 
 class Connections:
@@ -155,14 +112,14 @@ class Connections:
         """
         return not waits_for_sockets(asyncio.get_running_loop())
 
-    def borrowing(self) -> Any:
-        """Return what OS threads borrow from."""
+    def source(self) -> Any:
+        """Return the pool of OS threads, opened, or what has its methods."""
 
-    def aborrowing(self) -> Any:
-        """Return what tasks of the running event loop borrow from; None if `aopen` has to open it first."""
+    def loop_source(self) -> Any:
+        """Return the same for tasks of the running event loop; None if `open_loop_source` has to open it first."""
 
-    async def aopen(self) -> Any:
-        """Open what tasks of the running event loop borrow from, if it is not open."""
+    async def open_loop_source(self) -> Any:
+        """Open and return what tasks of the running event loop borrow from, if it is not open."""
 
     def renew(self) -> None:
         """Replace idle connections of OS threads after one was lost."""
@@ -208,7 +165,7 @@ class OwnPools(Connections):
         # A pool waits for its first connections, or else it would make one more for the waiting call.
         self._opening_timeout: float = max(options["timeout"], kwargs.get("connect_timeout", 0))
         self._closed = False
-        self._workers: Borrowing | None = None
+        self._pool: SyncPool | None = None
         self._opening = threading.Lock()  # For the first use by several OS threads; unused later.
         self._failure: tuple[float, Error | None] = 0.0, None  # When the last attempt to open has failed, and why.
         self._loops: dict[asyncio.AbstractEventLoop, _OwnBorrowing] = {}
@@ -216,31 +173,31 @@ class OwnPools(Connections):
 
     # Sync
 
-    def borrowing(self) -> Borrowing:
-        return self._workers or self._open()
+    def source(self) -> SyncPool:
+        return self._pool or self._open()
 
-    def _open(self) -> Borrowing:
+    def _open(self) -> SyncPool:
         since = time.monotonic()
         with self._opening:
             self._check_open()
-            if self._workers is None:
+            if self._pool is None:
                 failed_at, failure = self._failure
                 if failure is not None and failed_at >= since:
                     raise failure.with_traceback(None)
                 try:
-                    self._workers = Borrowing(self._opened(), self._attempt)
+                    self._pool = self._opened_pool()
                 except Error as error:
                     self._failure = time.monotonic(), error
                     raise
                 if self._closed:  # A concurrent `close` found nothing to close yet.
                     self.close()
                     self._check_open()
-            return self._workers
+            return self._pool
 
-    def _opened(self) -> SyncPool:
+    def _opened_pool(self) -> SyncPool:
         self._attempt()
         hooks: dict[str, Any] = {"configure": self._sessions.inspect, "reconnect_failed": _retry_if_awaited}
-        pool: SyncPool = ConnectionPool(partial(resolve, self._address), **hooks, **self._options)
+        pool = _OwnPool(partial(resolve, self._address), self._attempt, **hooks, **self._options)
         try:
             pool.open(wait=True, timeout=self._opening_timeout)
         except PoolTimeout as error:
@@ -248,20 +205,21 @@ class OwnPools(Connections):
         return pool
 
     def _attempt(self) -> None:
+        """Connect as the pool does, to find out why it has no connection."""
         with closing(Connection.connect(resolve(self._address), **self._kwargs)) as connection:
             self._sessions.inspect(connection)
 
     def renew(self) -> None:
-        if self._workers is not None:  # A restarted server has broken all of them.
-            self._workers.pool.drain()
+        if self._pool is not None:  # A restarted server has broken all of them.
+            self._pool.drain()
 
     # Async
 
-    def aborrowing(self) -> LoopBorrowing | None:
+    def loop_source(self) -> LoopBorrowing | None:
         found = self._loops.get(asyncio.get_running_loop())
         return found if found is not None and found.opened.done() else None
 
-    async def aopen(self) -> LoopBorrowing:
+    async def open_loop_source(self) -> LoopBorrowing:
         self._check_open()
         for loop in list(self._loops):  # Other OS threads add and remove loops concurrently.
             if loop.is_closed() and (gone := self._loops.pop(loop, None)) is not None:
@@ -306,8 +264,8 @@ class OwnPools(Connections):
             await connection.close()
 
     async def arenew(self) -> None:
-        if (borrowing := self.aborrowing()) is not None:
-            await borrowing.pool.drain()
+        if (source := self.loop_source()) is not None:
+            await source.pool.drain()
 
     # Shared by sync and async
 
@@ -324,26 +282,26 @@ class OwnPools(Connections):
 
     def forget(self) -> None:
         super().forget()
-        _OF_PARENT.append((self._workers, self._loops))
+        _OF_PARENT.append((self._pool, self._loops))
         self._opening = threading.Lock()
-        self._workers, self._loops = None, {}
+        self._pool, self._loops = None, {}
 
     def stats(self) -> dict[str, Any]:
         loops = [each.pool.get_stats() for each in list(self._loops.values()) if each.opened.done()]
-        return {"workers": self._workers.pool.get_stats() if self._workers else {}, "loops": loops}
+        return {"workers": self._pool.get_stats() if self._pool else {}, "loops": loops}
 
     def drop(self) -> None:
         """Close the pools on another OS thread, and warn: a finalizer may interrupt any code."""
-        if self._workers is not None or self._loops:
+        if self._pool is not None or self._loops:
             threading.Thread(target=self.close, name=f"{POOL_NAME}-drop", daemon=True).start()
             warn_unclosed("PostgreSQL")
 
     def close(self) -> None:
         """Close all pools; those of other running loops are closed there."""
         self._closed = True
-        workers, self._workers = self._workers, None
-        if workers is not None:
-            workers.pool.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
         for loop in list(self._loops):
             entry = self._loops.pop(loop, None)
             if entry is not None and loop.is_running():
@@ -360,7 +318,23 @@ class OwnPools(Connections):
         self._closed = True
         if (entry := self._loops.pop(asyncio.get_running_loop(), None)) is not None:
             await entry.close()
-        await closing_aside(self.close)
+        await close_aside(self.close)
+
+
+class _OwnPool(ConnectionPool[SyncConnection]):
+    """The pool of OS threads; if it has no connection, `find_out` raises the reason, unless all are busy."""
+
+    def __init__(self, address: Any, find_out: Callable[[], None], **options: Any) -> None:
+        super().__init__(address, **options)
+        self._find_out = find_out
+
+    def getconn(self, timeout: float | None = None) -> SyncConnection:
+        """Borrow a connection."""
+        try:
+            return super().getconn(timeout)
+        except PoolTimeout:
+            self._find_out()
+            raise
 
 
 class _OwnBorrowing(LoopBorrowing):
@@ -368,15 +342,25 @@ class _OwnBorrowing(LoopBorrowing):
     connections: a loop that was closed without cancelling its tasks leaves them open.
     """
 
+    is_shared = False
     life: asyncio.Task[None]
 
-    def __init__(self, attempt: Callable[[], Any], sessions: Sessions, address: Any, options: dict[str, Any]) -> None:
+    def __init__(self, find_out: Callable[[], Any], sessions: Sessions, address: Any, options: dict[str, Any]) -> None:
+        self._find_out = find_out
         self._sessions = sessions
         self._connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
         self._loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = self._loop.create_future()
         hooks: dict[str, Any] = {"configure": self._configure, "reconnect_failed": _aretry_if_awaited}
-        super().__init__(AsyncConnectionPool(address, **hooks, **options), attempt)
+        super().__init__(AsyncConnectionPool(address, **hooks, **options))
+
+    async def getconn(self) -> LoopConnection:
+        """Borrow a connection; if there is none, raise the reason, as `_OwnPool` does."""
+        try:
+            return await super().getconn()
+        except PoolTimeout:
+            await self._find_out()
+            raise
 
     async def _configure(self, connection: LoopConnection) -> None:
         self._connections.add(connection)

@@ -43,7 +43,6 @@ KERNEL = {
 #   seem cheaper than following the index, and each page of a list would read the complete thread.
 # - jit: off. PostgreSQL compiles statements that seem expensive because of estimated rows. Where it has LLVM, as in
 #   Debian, a history of 200 steps took 70 ms instead of 3.
-# - array_nulls: on, so that NULL in the text of an array means NULL.
 # - default_transaction_read_only: on for a saver that only reads.
 # - default_transaction_isolation: read committed, so that each statement sees what was committed before it. At a higher
 #   level, a statement that has waited for a lock sees the state before the wait.
@@ -54,7 +53,6 @@ SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
     set_config('plan_cache_mode', CASE WHEN citus THEN 'auto' ELSE 'force_generic_plan' END, false)
     || set_config('random_page_cost', '1', false)
     || set_config('jit', 'off', false)
-    || set_config('array_nulls', 'on', false)
     || set_config('default_transaction_isolation', 'read committed', false)
     || set_config('tcp_keepalives_idle', '{SILENCE // 2}', false)
     || set_config('tcp_keepalives_interval', '{SILENCE // 6}', false)
@@ -64,7 +62,6 @@ SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
     || CASE WHEN version() LIKE '%%linux%%'
         THEN set_config('client_connection_check_interval', '{SILENCE // 6}s', false) ELSE '' END
     || CASE WHEN %(read_only)s THEN set_config('default_transaction_read_only', 'on', false) ELSE '' END END,
-    current_setting('array_nulls'),
     citus
 FROM pg_backend_pid() AS pid
 CROSS JOIN (SELECT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus')) AS e (citus)
@@ -119,19 +116,19 @@ class Sessions:
         """Find out about the session of a connection, and set it up if it is ours.
 
         Raises:
-            ConfigError: The session would not return texts or lists as they were stored.
+            ConfigError: The session would not return texts as they were stored.
         """
-        return self._note(connection, execute(connection, _INSPECT, self._question(connection)))
+        return self._remember(connection, execute(connection, _INSPECT, self._question(connection)))
 
     async def ainspect(self, connection: AsyncConnection[Any]) -> Session:
         """Async version of `inspect`."""
-        return self._note(connection, await aexecute(connection, _INSPECT, self._question(connection)))
+        return self._remember(connection, await aexecute(connection, _INSPECT, self._question(connection)))
 
     def _question(self, connection: AnyConnection) -> dict[str, Any]:
         return {"expected": connection.info.backend_pid, "own": self.own, "read_only": self._read_only}
 
-    def _note(self, connection: AnyConnection, answer: Sequence[Row]) -> Session:
-        ((pid, _, array_nulls, citus),) = answer
+    def _remember(self, connection: AnyConnection, answer: Sequence[Row]) -> Session:
+        ((pid, _, citus),) = answer
         info = connection.info
         direct = pid == info.backend_pid
         own = direct and self.own
@@ -144,8 +141,6 @@ class Sessions:
         spoken = info.parameter_status("client_encoding")
         if spoken not in ("UTF8", None):
             raise ConfigError(f"client_encoding is {spoken} in this session; connect with client_encoding=UTF8")
-        if not own and array_nulls != "on":
-            raise ConfigError("array_nulls is off in this session; ALTER ROLE … SET array_nulls = on, and reconnect")
         prepares = direct if self._prepare is None else self._prepare
         self.citus = self.citus or citus
         found = self._known[connection] = Session(own, None if prepares else False)

@@ -53,32 +53,12 @@ class CallersConnection:
                 )
             self.path = paths["main"]
             if not self.path and isinstance(given, sqlite3.Connection):
-                _elsewhere(given.cursor)
-            if self.path:
-                self._check_that_it_writes()
+                _on_another_thread(given.cursor)
         except sqlite3.ProgrammingError as error:
             raise ConfigError(
                 f"the connection cannot be used: {error}; a graph calls its saver from several OS threads, so open the "
                 "connection with check_same_thread=False, or pass the path of the file"
             ) from None
-
-    def _check_that_it_writes(self) -> None:
-        """Refuse a read-only connection: the saver's own connections to that file would write."""
-        try:
-            ((only_reads,),) = self._send("PRAGMA query_only")
-            if not only_reads and not self._given.in_transaction:
-                self._send("BEGIN IMMEDIATE")
-                try:
-                    ((number,),) = self._send("PRAGMA user_version")
-                    self._send(f"PRAGMA user_version = {number}")
-                finally:
-                    self._send("ROLLBACK")
-        except sqlite3.OperationalError as error:
-            only_reads = "readonly" in str(error)  # Otherwise another connection is writing at present.
-        if only_reads:
-            raise ConfigError(
-                f"the connection to {self.path} is read-only, but a saver writes; pass one that can write"
-            )
 
     def execute(self, sql: str, parameters: Any = ()) -> _Rows:
         """Run a statement and return its rows."""
@@ -123,7 +103,7 @@ class CallersConnection:
             (cursor.executemany if many else cursor.execute)(sql, parameters)
             return _Rows(cursor.fetchall())
         try:
-            return _elsewhere(lambda: asyncio.run(_on_its_thread(self._given, sql, parameters, many)))
+            return _on_another_thread(lambda: asyncio.run(_on_its_thread(self._given, sql, parameters, many)))
         except (ValueError, RuntimeError) as error:  # aiosqlite raises them if it is closed.
             raise sqlite3.ProgrammingError(str(error)) from None
 
@@ -135,7 +115,7 @@ class _Rows(list[Row]):
         return self
 
 
-def _elsewhere(work: Callable[[], T]) -> T:
+def _on_another_thread(work: Callable[[], T]) -> T:
     """Run work on another OS thread, since an event loop may run on this one."""
     with ThreadPoolExecutor(1) as worker:
         return worker.submit(work).result()

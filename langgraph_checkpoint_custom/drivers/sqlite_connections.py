@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Container
 from contextlib import closing, suppress
+from copy import copy
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -124,8 +125,7 @@ class SqliteConnections:
             # Deleting the journal is the commit. With FULL, a power cut could bring the journal back.
             self._synchronous = "EXTRA"
         self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
-        self._writer_timeout = self._busy_timeout  # The writer's current `busy_timeout`.
-        self._gave_up_at = -math.inf  # When a call last waited for another process for too long.
+        self._gave_up: tuple[float, Contention | None] = -math.inf, None  # When a call last did, and its error.
         self._location: tuple[int, int] | None = None  # Of the file, once it is open.
         self._good_until = -math.inf  # Calls that begin before that use the writer without a look at anything.
         # Guards the writer, and closing. It can only be released by its owner, so an interrupted fork can release it.
@@ -191,27 +191,17 @@ class SqliteConnections:
 
     def _writer(self, operation: str, since: float) -> sqlite3.Connection:
         """Return the writer, with current tables and no transaction; the caller has the lock."""
+        gave_up_at, error = self._gave_up
+        if error is not None and since < gave_up_at:  # However many calls wait, each waits for busy_timeout at most.
+            again = copy(error)
+            again.operation, again.args = operation, (f"{operation}: {str(error).partition(': ')[2]}",)
+            raise again
         self._check_location(operation)
         writer = self.writer or self._open_writer(operation)
         if writer.in_transaction:  # An interrupt has left it open.
             writer.rollback()
-        if since < self._gave_up_at or self._writer_timeout != self._busy_timeout:
-            self._limit_wait(writer, since)
-        if self._writer_timeout == self._busy_timeout:
-            self._good_until = since + LOOK
+        self._good_until = since + LOOK
         return writer
-
-    def _limit_wait(self, writer: sqlite3.Connection, since: float) -> None:
-        """Let the writer wait for other processes for what is left of `busy_timeout` after a call before has given up.
-
-        So no call waits for longer than that, however many calls wait for the lock.
-        """
-        left = self._busy_timeout
-        if since < self._gave_up_at:
-            left = max(left - (time.monotonic() - since), 0)
-        self._writer_timeout, self._good_until = -1, -math.inf  # An interrupt may come before it is set.
-        writer.execute(f"PRAGMA busy_timeout = {round(left * 1000)}")
-        self._writer_timeout = left
 
     def _check_location(self, operation: str) -> None:
         """Raise a StorageError if the open file is no longer at its path: nobody would find what is stored in it."""
@@ -313,7 +303,6 @@ class SqliteConnections:
         try:
             writer = self._retry(self._open, UNSETTLED, OPENINGS)
             self._location = None if self._in_memory else _location(self.path)
-            self._writer_timeout = self._busy_timeout
             self.writer = writer
         finally:
             self.reads.discard(self)
@@ -402,12 +391,13 @@ class SqliteConnections:
         except sqlite3.OperationalError as error:
             if code_of(error) not in BUSY:
                 raise
-            raise Contention(
+            found = Contention(
                 f"setup: {self.path} has the journal mode {mode}, and cannot get {self._journal_mode} while another "
                 "connection is open; close it, and give all that open the file the same journal_mode",
                 operation="setup",
                 sqlstate=getattr(error, "sqlite_errorname", None),
-            ) from error
+            )
+            raise self._given_up(found) from error
         if left != self._journal_mode:
             raise StorageError(f"setup: {self.path} stays in the mode {left}; {NO_SHARED_MEMORY}", operation="setup")
 
@@ -443,12 +433,15 @@ class SqliteConnections:
 
     def wrapped(self, error: Exception, operation: str, statement: str | None = None) -> CheckpointError:
         """Return the error of this package for one of SQLite."""
-        code = code_of(error)
-        if code in BUSY:
-            self._gave_up_at, self._good_until = time.monotonic(), -math.inf
-        if str(error) != "malformed JSON" and code in OTHER_TABLES and (changed := self._changed()):
+        if str(error) != "malformed JSON" and code_of(error) in OTHER_TABLES and (changed := self._changed()):
             return changed
-        return storage_error(error, operation, statement, self.path, self._busy_timeout)
+        found = storage_error(error, operation, statement, self.path, self._busy_timeout)
+        return self._given_up(found) if isinstance(found, Contention) else found
+
+    def _given_up(self, error: Contention) -> Contention:
+        """Note that a call has waited for others for too long: so have those that wait behind it."""
+        self._gave_up, self._good_until = (time.monotonic(), copy(error)), -math.inf
+        return error
 
     def _changed(self) -> SchemaError | None:
         """Return what is wrong with the tables, if they have changed since the file was opened."""

@@ -1,4 +1,4 @@
-"""Async calls on OS threads of a saver: the calls that come while one is busy run together next.
+"""Async writes to SQLite: those that come while the worker is busy run together next.
 
 No call waits for others to join.
 
@@ -19,36 +19,22 @@ from langgraph_checkpoint_custom.drivers.workers import refuse
 
 T = TypeVar("T")
 
-# Maximum number of calls that run together. A step of a small state takes 324 µs with 8, 245 with 32, 238 with 64.
+# Maximum number of writes that run together. A step of a small state takes 324 µs with 8, 245 with 32, 238 with 64.
 MOST = 64
-# Seconds after which no further call is started before the previous ones are committed and answered: other processes
-# wait for the file, and callers for their answers. 64 small reads take 7 ms, 64 small writes 4.
-LONGEST = 0.01
 
 
 class Call(Generic[T]):
-    """An async call, which a worker runs alone or together with others."""
+    """An async write: what it does with the connection that has the transaction, and its outcome."""
 
-    __slots__ = ("alone", "done", "error", "future", "operation", "result", "since", "together")
+    __slots__ = ("error", "future", "operation", "result", "since", "work")
 
-    def __init__(self, operation: str, alone: Callable[[], T], together: Callable[[Any], T]) -> None:
+    def __init__(self, operation: str, work: Callable[[Any], T]) -> None:
         self.operation = operation
-        self.alone = alone
-        self.together = together  # Is given the connection with the transaction.
+        self.work = work
         self.since = time.monotonic()
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self.done = False
         self.error: BaseException | None = None
         self.result: Any = None
-
-    def run(self) -> None:
-        """Run it alone."""
-        self.error = None
-        try:
-            self.result = self.alone()
-        except Exception as error:
-            self.error = error
-        self.done = True
 
     def settle(self) -> None:
         """Pass the outcome to the task."""
@@ -60,52 +46,46 @@ class Call(Generic[T]):
             self.future.set_exception(self.error)
 
 
-Perform = Callable[[Sequence[Call[Any]]], None]
+class WriteQueue:
+    """The writes that wait for the worker; `perform` runs some of them and gives each its outcome."""
 
-
-def run_each(calls: Sequence[Call[Any]]) -> None:
-    """Run calls one after the other, those that can begin in time."""
-    ends = time.monotonic() + LONGEST
-    for call in calls:
-        call.run()
-        if time.monotonic() >= ends:
-            break
-
-
-class CallQueue:
-    """The calls that wait for an OS thread, of which there are `size`."""
-
-    def __init__(self, size: int, name: str) -> None:
-        self.executor = ThreadPoolExecutor(size, name)
+    def __init__(self, perform: Callable[[Sequence[Call[Any]]], None]) -> None:
+        self.worker = ThreadPoolExecutor(1, "checkpoint-write")
+        self._perform = perform
         self._waiting: deque[Call[Any]] = deque()
-        self._coming = False  # Whether a worker that was sent for has not started yet.
+        self._coming = False  # Whether the worker was sent for and has not started yet.
 
-    async def run(self, call: Call[T], perform: Perform) -> T:
-        """Run a call; `perform` runs some of the calls that it is given, and the rest wait again."""
+    async def run(self, operation: str, work: Callable[[Any], T]) -> T:
+        """Run a write and return its result."""
+        call = Call(operation, work)
         self._waiting.append(call)
         try:
             if not self._coming:
                 self._coming = True
-                self.executor.submit(self._work, perform)
+                self.worker.submit(self._work)
         except BaseException as error:
             self._coming = False
             if not isinstance(error, RuntimeError):
                 raise
-            with suppress(ValueError):  # The workers are shut down, but the last one may have taken the call.
+            with suppress(ValueError):  # The worker is shut down, but it may have taken the call before.
                 self._waiting.remove(call)
                 refuse(error)
         return await call.future
 
-    def _work(self, perform: Perform) -> None:
-        self._coming = False  # Before it looks at the queue: who comes later sends for another worker.
+    def _work(self) -> None:
+        self._coming = False  # Before it looks at the queue: who comes later sends for it again.
         while calls := self._take():
             try:
-                perform(calls)
+                self._perform(calls)
             except BaseException as error:
                 for call in calls:
-                    call.error, call.done = error, True
-            self._waiting.extendleft(call for call in reversed(calls) if not call.done)
-            self._answer([call for call in calls if call.done])
+                    call.error = error
+            by_loop: dict[asyncio.AbstractEventLoop, list[Call[Any]]] = defaultdict(list)
+            for call in calls:
+                by_loop[call.future.get_loop()].append(call)
+            for loop, own in by_loop.items():
+                with suppress(RuntimeError):  # It was closed in the meantime.
+                    loop.call_soon_threadsafe(_settle, own)
 
     def _take(self) -> list[Call[Any]]:
         calls: list[Call[Any]] = []
@@ -115,15 +95,6 @@ class CallQueue:
                 if not call.future.cancelled():
                     calls.append(call)
         return calls
-
-    def _answer(self, calls: Sequence[Call[Any]]) -> None:
-        """Send one message to each event loop."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[Call[Any]]] = defaultdict(list)
-        for call in calls:
-            by_loop[call.future.get_loop()].append(call)
-        for loop, own in by_loop.items():
-            with suppress(RuntimeError):  # It was closed in the meantime.
-                loop.call_soon_threadsafe(_settle, own)
 
 
 def _settle(calls: Sequence[Call[Any]]) -> None:

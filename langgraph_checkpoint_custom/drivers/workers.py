@@ -6,7 +6,6 @@ import asyncio
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextvars import copy_context
 from typing import Any, NoReturn, TypeVar
 
 from langgraph_checkpoint_custom.errors import closed
@@ -14,7 +13,7 @@ from langgraph_checkpoint_custom.errors import closed
 T = TypeVar("T")
 
 
-async def aside(executor: Executor, work: Callable[[], T]) -> T:
+async def run_aside(executor: Executor, work: Callable[[], T]) -> T:
     """Run work on a worker; raises ClosedError if the workers are shut down, and what the work raises."""
     try:
         done = asyncio.get_running_loop().run_in_executor(executor, work)
@@ -23,25 +22,7 @@ async def aside(executor: Executor, work: Callable[[], T]) -> T:
     return await done
 
 
-async def finished_aside(executor: Executor, work: Callable[[], T], seconds: float) -> T:
-    """Like `aside`; a cancellation waits up to so many seconds for work that has begun, so that calls stay in order."""
-    try:
-        call = executor.submit(copy_context().run, work)
-    except RuntimeError as error:
-        refuse(error)
-    done = asyncio.wrap_future(call)
-    try:
-        return await asyncio.shield(done)
-    except asyncio.CancelledError:
-        if not call.cancel():
-            try:
-                await asyncio.wait([done], timeout=seconds)
-            finally:
-                done.cancel()  # The loop may end before the work does.
-        raise
-
-
-async def closing_aside(work: Callable[[], None]) -> None:
+async def close_aside(work: Callable[[], None]) -> None:
     """Run what closes a saver on an OS thread of its own: a loop that is ending has shut down its workers."""
     executor = ThreadPoolExecutor(1, "checkpoint-close")
     done = False

@@ -22,9 +22,8 @@ P = ParamSpec("P")
 
 # What an operation does to the database. All round trips of a "migrate", "dry_run" or "exclusive" operation are one
 # transaction. Those of a "snapshot" read one point in time. Each round trip of a "read" or "write" is atomic; on
-# SQLite, the round trips of a "write" share a transaction up to the next `Offload`. A dry run ends with an error, which
-# rolls it back. An "exclusive" operation takes the locks of its threads: no other operation with one of these locks
-# runs at the same time.
+# SQLite, each operation is one transaction. A dry run ends with an error, which rolls it back. An "exclusive" operation
+# takes the locks of its threads: no other operation with one of these locks runs at the same time.
 Access = Literal["read", "snapshot", "write", "exclusive", "dry_run", "migrate"]
 READS = frozenset({"read", "snapshot"})
 """The accesses of operations that change nothing."""

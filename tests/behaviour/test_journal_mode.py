@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from langgraph_checkpoint_custom import Contention, SchemaForeign, SqliteSaver, StorageError
 from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.drivers.sqlite_connections import LOOK
-from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, next_uuid, put, put_chain
+from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid, put, put_chain
 from tests.behaviour.test_basics import test_a_checkpoint_is_read_complete  # noqa: F401
 from tests.behaviour.test_cancellation import (  # noqa: F401
     test_a_put_is_stored_completely_or_not_at_all,
@@ -135,17 +134,6 @@ async def test_a_write_waits_for_the_read_of_another_process(client: Client, dat
         threading.Timer(0.3, cursor.close).start()
         await put(client, "2")
     assert len(await client.all(config())) == 2
-
-
-async def test_a_read_waits_the_whole_busy_timeout(client: Client) -> None:
-    """Although it uses the connection of a write that had to wait less, because it had waited for another write."""
-    await put(client, "1")
-    connections = client.saver._driver._connections  # type: ignore[attr-defined]
-    connections._gave_up_at = time.monotonic()
-    connections._limit_wait(connections.writer, time.monotonic() - 29)
-    assert pragma(connections.writer, "busy_timeout") == 1_000
-    await get(client, config())
-    assert pragma(connections.writer, "busy_timeout") == 30_000
 
 
 async def test_a_read_of_a_file_that_was_removed_raises(client: Client, database: Database) -> None:

@@ -163,26 +163,6 @@ async def test_a_call_that_is_cancelled_before_a_worker_takes_it_does_nothing(st
         assert await client.get_tuple(config("t 199")) is None
 
 
-@pytest.mark.leaves_values("a checkpoint that is stored again with other versions leaves its old values")
-@without_sockets
-async def test_a_call_that_was_cancelled_is_not_stored_after_the_next_one(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Unless it takes longer than a cancellation waits, which here is long."""
-    monkeypatch.setattr("langgraph_checkpoint_custom.drivers.postgres.CANCEL_TIMEOUT", 120.0)
-    async with store.open(compress=False, max_size=20) as saver:
-        client = Client(saver, "async")
-        for number in range(20):
-            first = asyncio.create_task(put(client, "1", {"list": ["long " * 400_000]}, thread_id=f"t {number}"))
-            await asyncio.sleep(number / 1_000)
-            first.cancel()
-            await asyncio.wait([first])
-            await put(client, "1", {"list": ["next"]}, thread_id=f"t {number}")
-    async with store.open() as saver:
-        found = await Client(saver, "async").all(None)
-    assert [each.checkpoint["channel_values"] for each in found] == [{"list": ["next"]}] * 20
-
-
 @without_sockets
 async def test_a_callers_pool_of_sync_connections_is_used(store: Store) -> None:
     with ConnectionPool(store.url, min_size=1, max_size=2, open=True) as pool:

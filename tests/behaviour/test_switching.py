@@ -460,21 +460,6 @@ def test_the_log_says_that_a_pipeline_has_no_effect(postgres_dsn: str, caplog: p
     assert "pipe changes nothing" in caplog.text
 
 
-@pytest.mark.parametrize("how", ["mode=ro", "query_only"])
-def test_a_connection_that_only_reads_is_refused(tmp_path: Path, how: str) -> None:
-    path = tmp_path / "a.db"
-    with SqliteSaver(path) as saver:
-        saver.setup()
-    before = path.read_bytes()
-    with closing(sqlite3.connect(f"file:{path}?mode={'ro' if how == 'mode=ro' else 'rw'}", uri=True)) as given:
-        if how == "query_only":
-            given.execute("PRAGMA query_only = 1")
-        with pytest.raises(ConfigError, match="is read-only, but a saver writes"):
-            SqliteSaver(given)
-        assert not given.in_transaction
-    assert path.read_bytes() == before
-
-
 def test_the_error_about_a_shallow_saver_names_the_replacement() -> None:
     with pytest.raises(ImportError, match=r"use PostgresSaver with retention=Retention\(keep_last=1\)"):
         from langgraph_checkpoint_custom import ShallowPostgresSaver  # noqa: F401

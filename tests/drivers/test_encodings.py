@@ -14,7 +14,6 @@ from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver
 from tests.conftest import APIS, made_database
-from tests.faults.bouncer import bounced
 from tests.faults.workload import set_for_database
 from tests.needs import need
 from tests.stores import Client
@@ -116,25 +115,3 @@ async def test_a_callers_session_in_another_encoding_is_refused(postgres_url: st
             await texts(Client(saver, "async"))
     async with AsyncConnectionPool(url, min_size=1, open=False) as async_pool:
         await refused(async_pool, "async", words)
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_lists_are_read_if_the_server_takes_null_in_an_array_for_text(postgres_url: str, api: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
-        set_for_database(owner, array_nulls="off")
-    async with PostgresSaver(postgres_url) as saver:
-        await texts(Client(saver, api))
-    words = "array_nulls is off in this session; ALTER ROLE"
-    with psycopg.connect(postgres_url) as connection:
-        connection.execute("SELECT 1")  # In a transaction, too.
-        await refused(connection, api, words)
-    with ConnectionPool(postgres_url, min_size=1, open=True) as pool:
-        await refused(pool, "sync", words)
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_lists_are_refused_through_a_pooler_if_array_nulls_is_off(postgres_url: str, api: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
-        set_for_database(owner, array_nulls="off")
-    with bounced(postgres_url) as url:
-        await refused(url, api, "array_nulls is off in this session; ALTER ROLE")

@@ -199,7 +199,7 @@ async def with_one_connection(kind: str, url: str) -> AsyncIterator[tuple[Postgr
     if kind == "own":
         async with PostgresSaver(url, min_size=1, max_size=1) as saver:
             await saver.aget_tuple(generate_config("t"))
-            yield saver, driver_of(saver)._connections.aborrowing().pool
+            yield saver, driver_of(saver)._connections.loop_source().pool
     else:
         async with AsyncConnectionPool(url, min_size=1, open=False) as pool, PostgresSaver(pool) as saver:
             yield saver, pool

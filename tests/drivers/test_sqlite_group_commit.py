@@ -21,7 +21,6 @@ from langgraph_checkpoint_custom import (
     SqliteSaver,
     StorageError,
 )
-from langgraph_checkpoint_custom.drivers import sqlite as driver_module
 from langgraph_checkpoint_custom.drivers import sqlite_group_commit
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Offload, RoundTrip, Statement, Steps
@@ -49,13 +48,6 @@ from tests.drivers.group_commits import (
 MANY = 60
 
 
-@pytest.fixture(autouse=True)
-def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine must not split a batch into two transactions."""
-    for module in (driver_module, sqlite_group_commit):
-        monkeypatch.setattr(module, "LONGEST", 1000)
-
-
 async def test_waiting_writes_are_one_transaction(saver: SqliteSaver, path: Path) -> None:
     with commits(saver) as found:
         outcomes = await together(saver, path, [put(f"t {number}") for number in range(MANY)])
@@ -76,11 +68,7 @@ async def test_the_size_of_a_batch_is_limited(saver: SqliteSaver, path: Path, mo
     monkeypatch.setattr(sqlite_group_commit, "MOST", 20)
     with commits(saver) as found:
         await together(saver, path, [put(f"t {number}") for number in range(MANY)])
-        assert len(found) == 1 + 3
-        found.clear()
-        monkeypatch.setattr(driver_module, "LONGEST", 1e-9)  # Each transaction is over as soon as it has begun.
-        await together(saver, path, [put(f"t {number}") for number in range(10)])
-    assert len(found) == 1 + 10
+    assert len(found) == 1 + 3
     assert len(stored(saver)) == MANY + 1
 
 
@@ -156,19 +144,16 @@ async def test_if_the_commit_fails_each_write_is_tried_separately(saver: SqliteS
 @needs_error_codes
 @pytest.mark.parametrize("api", APIS)
 async def test_many_calls_wait_for_another_process_once(path: Path, api: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time in which a call waits for others counts: after one that gave up, none waits for the full timeout."""
+    """After one that gave up, those that have waited behind it do not wait once more."""
     monkeypatch.setattr(sqlite_group_commit, "MOST", 5)
-    waits: list[float] = []
+    waits: list[str] = []
 
     def note(sql: str) -> None:
-        if sql.startswith("PRAGMA busy_timeout = "):
-            now.append(float(sql.rpartition(" ")[2]))
-        elif sql == "BEGIN IMMEDIATE" or (sql.startswith("INSERT") and not writer(saver).in_transaction):
-            waits.append(now[-1])
+        if sql == "BEGIN IMMEDIATE" or (sql.startswith("INSERT") and not writer(saver).in_transaction):
+            waits.append(sql)
 
     with SqliteSaver(path, busy_timeout=2) as saver:
         saver.setup()
-        now = [2000.0]
         writer(saver).set_trace_callback(note)
         with locked(path):
             work = [put(f"t {number}") for number in range(40)]
@@ -179,38 +164,9 @@ async def test_many_calls_wait_for_another_process_once(path: Path, api: str, mo
                     outcomes = list(workers.map(lambda each: each.run_here(saver), work))
         assert {type(each) for each in outcomes} == {Contention}
         assert len(set(map(id, outcomes))) == 40  # Each call has its own error, with its own traceback.
-        assert waits[0] == 2000
-        assert len(waits) >= 8
-        assert sum(waits[1:]) < 2000
+        assert {each.operation for each in outcomes} == {"put"}
+        assert len(waits) < 8  # One, unless an OS thread began after it gave up.
         await put("later").run(saver)
-        assert waits[-1] == 2000
-
-
-@pytest.mark.parametrize("how", ["sync", "async", "in a batch"])
-async def test_writes_do_not_wait_for_work_outside_the_database(saver: SqliteSaver, path: Path, how: str) -> None:
-    def steps() -> Steps[str]:
-        yield insert("before")
-
-        def work() -> str:
-            with closing(sqlite3.connect(path, timeout=0)) as other:  # Does not wait.
-                other.execute("INSERT INTO claims (thread_id, token, owner, expires_at) VALUES ('other', '', '', 1)")
-                other.commit()
-            assert isinstance(put("meanwhile").run_here(saver), dict)
-            return "done"
-
-        done: str = yield Offload(1, work)
-        yield insert("after")
-        return done
-
-    if how == "sync":
-        outcome = Op(steps).run_here(saver)
-    elif how == "async":
-        outcome = await Op(steps).run(saver)
-    else:
-        (outcome, *_) = await together(saver, path, [Op(steps), put("a"), put("b")])
-    assert outcome == "done"
-    assert stored(saver) - {"first", "a", "b"} == {"meanwhile"}
-    assert claimed(path) == {"before", "other", "after"}
 
 
 async def test_a_cancelled_task_does_not_affect_its_batch(saver: SqliteSaver, path: Path) -> None:
@@ -266,11 +222,11 @@ async def test_closing_waits_for_async_calls_that_were_begun(path: Path) -> None
 async def test_a_call_made_while_the_workers_are_closed_raises(saver: SqliteSaver, kind: str) -> None:
     await put("t").run(saver)
     await saver.aget_tuple(config("t"))
-    calls = driver_of(saver)._reads if kind == "read" else driver_of(saver)._writes
-    calls.executor.shutdown()  # Like `close()` on another OS thread.
+    driver = driver_of(saver)
+    (driver._readers if kind == "read" else driver._writes.worker).shutdown()  # Like `close()` on another OS thread.
     with pytest.raises(ClosedError):
         await (saver.aget_tuple(config("t")) if kind == "read" else put("t 2").run(saver))
-    assert not calls._waiting
+    assert not driver._writes._waiting
     assert stored(saver) == {"t"}
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from langgraph_checkpoint_custom import ConfigError, SqliteSaver
 from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call
-from langgraph_checkpoint_custom.engine.operation import Access, Offload, Steps
+from langgraph_checkpoint_custom.engine.operation import Access, Steps
 from tests.behaviour.helpers import config
 from tests.drivers.group_commits import Op, claimed, driver_of, insert, put, stored, writer
 
@@ -186,7 +186,7 @@ async def test_what_an_interrupt_left_between_begin_and_commit_is_never_seen(
     elif next_call == "in a batch":
         driver = driver_of(saver)
         ops = [Op(partial(store, name)).op for name in ("a", "b")]
-        calls = [Call(op.name, partial(driver.run, op), partial(driver._share, op=op)) for op in ops]
+        calls = [Call(op.name, partial(driver._answer, op=op)) for op in ops]
         driver._store(calls)
         assert [call.result for call in calls] == ["a", "b"]
         assert claimed(path) == {"a", "b"}
@@ -212,16 +212,6 @@ def test_an_interrupted_write_releases_its_locks_before_its_error_is_handled(sav
                 another.submit(put("there").run_here, saver).result()
     assert stored(saver) == {"here", "there"}
     assert claimed(path) == set()
-
-
-def test_the_lock_is_free_while_a_write_works_outside_the_database(saver: SqliteSaver) -> None:
-    """A function of the caller that runs there may use the saver."""
-
-    def steps() -> Steps[Any]:
-        yield insert("outer")
-        return (yield Offload(1, lambda: put("inner").run_here(saver)))
-
-    assert isinstance(Op(steps).run_here(saver), dict)
 
 
 @pytest.mark.parametrize("begun", [False, True])

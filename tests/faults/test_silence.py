@@ -79,13 +79,13 @@ def options_of(url: str) -> dict[str, int]:
     """What the kernel has been told about the socket of a saver's session: seconds, milliseconds and numbers."""
     with PostgresSaver(url) as saver:
         saver.get_tuple(config("t"))
-        borrowing = driver_of(saver)._connections.borrowing()
-        connection = borrowing.take()
+        source = driver_of(saver)._connections.source()
+        connection = source.getconn()
         try:
             with socket.socket(fileno=os.dup(connection.pgconn.socket)) as copy:
                 return {name: copy.getsockopt(*option) for name, option in OPTIONS.items()}
         finally:
-            borrowing.give(connection)
+            source.putconn(connection)
 
 
 OPTIONS = {
