@@ -45,8 +45,8 @@ from langgraph_checkpoint_custom.engine.operation import (
     Offload,
     Operation,
     afollow,
-    done,
     follow,
+    work_out,
 )
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
@@ -396,16 +396,16 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); storing again replaces.
         Source: BaseCheckpointSaver.put.
         """
-        encoded = self._encoded(config, checkpoint, metadata, new_versions)
+        encoded = self._encode(config, checkpoint, metadata, new_versions)
         if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
             self._driver.send(self._dialect.put_form, self._dialect.put_params(encoded))
-            return self._stored(encoded)
+            return self._remember_stored(encoded)
         if isinstance(encoded, Offload):
             encoded = encoded.work()
         if self._checks_unchanged:
             self._driver.run(self._check(config, checkpoint, new_versions))
         stored = self._driver.run(self._put(encoded))
-        return self._stored(stored.row, stored.known)
+        return self._remember_stored(stored.row, stored.known)
 
     async def aput(
         self,
@@ -415,17 +415,17 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async version of `put`."""
-        encoded = self._encoded(config, checkpoint, metadata, new_versions)
+        encoded = self._encode(config, checkpoint, metadata, new_versions)
         if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
             await self._driver.asend(self._dialect.put_form, self._dialect.put_params(encoded))
-            return self._stored(encoded)
+            return self._remember_stored(encoded)
         check = self._check(config, checkpoint, new_versions) if self._checks_unchanged else None
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
         if check:
             await self._driver.arun(check)
         stored = await self._driver.arun(self._put(encoded))
-        return self._stored(stored.row, stored.known)
+        return self._remember_stored(stored.row, stored.known)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -449,7 +449,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             special ones (errors, interrupts, resumes, scheduled tasks) the last.
         Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
         """
-        key, rows, claim = done(encode_writes(self._codec, config, writes, task_id, task_path))
+        key, rows, claim = work_out(encode_writes(self._codec, config, writes, task_id, task_path))
         form = self._dialect.writes_form(key, rows)
         if form and claim is None and self._dialect.sends_forms:
             self._driver.send(form, self._dialect.writes_params(key, rows))
@@ -487,28 +487,28 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Source: BaseCheckpointSaver.get_tuple.
         """
         if self._concurrent_writers == "reject":
-            return self._note(config, self._driver.run(get_tuple_to_write(*self._asked(config))))
+            return self._note_start(config, self._driver.run(get_tuple_to_write(*self._read_arguments(config))))
         dialect = self._dialect
         if dialect.sends_forms:
             rows = self._driver.send(*dialect.read_form(key_of(config)))
             if not dialect.has_more(rows):
-                return self._built(dialect.rows(rows))
-        return self._driver.run(get_tuple(*self._asked(config)))
+                return self._build(dialect.rows(rows))
+        return self._driver.run(get_tuple(*self._read_arguments(config)))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
         if self._concurrent_writers == "reject":
-            return self._note(config, await self._driver.arun(get_tuple_to_write(*self._asked(config))))
+            return self._note_start(config, await self._driver.arun(get_tuple_to_write(*self._read_arguments(config))))
         dialect = self._dialect
         if dialect.sends_forms:
             reply = await self._driver.asend(*dialect.read_form(key_of(config)))
             if not dialect.has_more(reply):
                 rows = dialect.rows(reply)
                 if (size := size_of(rows)) < OFFLOAD_BYTES:
-                    return self._built(rows)
-                found: CheckpointTuple | None = await self._driver.aoffload(Offload(size, partial(self._built, rows)))
+                    return self._build(rows)
+                found: CheckpointTuple | None = await self._driver.aoffload(Offload(size, partial(self._build, rows)))
                 return found
-        return await self._driver.arun(get_tuple(*self._asked(config)))
+        return await self._driver.arun(get_tuple(*self._read_arguments(config)))
 
     def list(
         self,
@@ -801,7 +801,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             )
         return values
 
-    def _encoded(
+    def _encode(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
@@ -812,7 +812,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         before = self._recent.of(self._stored_key(key), codec.cipher) if self._recent.entries else None
         return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
 
-    def _built(self, rows: Sequence[TupleRow]) -> CheckpointTuple | None:
+    def _build(self, rows: Sequence[TupleRow]) -> CheckpointTuple | None:
         """Build the checkpoint that a driver has read."""
         return build_tuple(self._dialect, self._codec, self.get_next_version, self._remember, rows)
 
@@ -824,7 +824,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         now = encode_unchanged(self._codec, checkpoint, new_versions)
         return check_unchanged(self._dialect, self._codec, self.get_next_version, own_key_of(config), now)
 
-    def _stored(self, row: CheckpointRow, known: KnownBlobs | None = None) -> RunnableConfig:
+    def _remember_stored(self, row: CheckpointRow, known: KnownBlobs | None = None) -> RunnableConfig:
         """Remember the blobs of a stored checkpoint; return the config that names it."""
         thread_id, checkpoint_ns, checkpoint_id, parent_id = row[:4]
         self._remember(thread_id, checkpoint_ns, checkpoint_id, known, parent_id)
@@ -847,10 +847,10 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         stored = self._dialect.stored_thread(key.thread_id)
         return key if stored is key.thread_id else key._replace(thread_id=stored)
 
-    def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Remember, Key]:
+    def _read_arguments(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Remember, Key]:
         return self._dialect, self._codec, self.get_next_version, self._remember, key_of(config)
 
-    def _note(self, config: RunnableConfig, reading: Reading) -> CheckpointTuple | None:
+    def _note_start(self, config: RunnableConfig, reading: Reading) -> CheckpointTuple | None:
         """Remember the checkpoint that a run may start from."""
         found = reading.found
         here = key_of(found.config) if found else key_of(config)

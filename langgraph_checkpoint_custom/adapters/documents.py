@@ -23,7 +23,7 @@ from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encod
 from langgraph_checkpoint_custom.encoding.known import NO_BLOBS, KnownBlobs
 from langgraph_checkpoint_custom.encoding.objects import error_text
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, done, operation, through
+from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, operation, through, work_out
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
@@ -230,7 +230,7 @@ def store_document(
         encoded = encoded.work()
     yield from put(d, encoded).start()
     if question is not None:
-        rows = done(encode_rows(codec, key, [(INTERRUPT, [question._asdict()])], "question", "", None))
+        rows = work_out(encode_rows(codec, key, [(INTERRUPT, [question._asdict()])], "question", "", None))
         yield from put_writes(d, *rows).start()
     attempt.stored = attempt.stored or key
     return key
@@ -271,7 +271,7 @@ def append_entries(d: SqlDialect, codec: Values, log: Key, batch: int, entries: 
     Round trips: 1.
     """
     writes = [(ENTRY, entry) for entry in entries]
-    yield from put_writes(d, *done(encode_rows(codec, log, writes, f"{batch:020d}", "", None))).start()
+    yield from put_writes(d, *work_out(encode_rows(codec, log, writes, f"{batch:020d}", "", None))).start()
 
 
 _LOCATION = "thread_id", "checkpoint_ns"

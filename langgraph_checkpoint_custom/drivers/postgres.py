@@ -137,7 +137,7 @@ class PostgresDriver:
                 cursor.execute(form.sql.encode(), params, prepare=session.prepares, binary=True)
                 return [] if cursor.rownumber is None else cursor.fetchall()
         except psycopg.Error as raised:
-            error = self._wrapped(raised, connection, form.operation, [form.with_params(params)])
+            error = self._wrap(raised, connection, form.operation, [form.with_params(params)])
             error.__cause__ = raised
         finally:
             if connection is not None:
@@ -161,7 +161,7 @@ class PostgresDriver:
                 await cursor.execute(form.sql.encode(), params, prepare=session.prepares, binary=True)
                 return [] if cursor.rownumber is None else await cursor.fetchall()
         except psycopg.Error as raised:
-            error = self._wrapped(raised, connection, form.operation, [form.with_params(params)])
+            error = self._wrap(raised, connection, form.operation, [form.with_params(params)])
             error.__cause__ = raised
         finally:
             if connection is not None:
@@ -265,7 +265,7 @@ class PostgresDriver:
                         connection.rollback()
                     raise
         except psycopg.Error as error:
-            raise self._wrapped(error, connection, name, statements) from error
+            raise self._wrap(error, connection, name, statements) from error
         finally:
             if connection is not None:
                 source.putconn(connection)
@@ -361,7 +361,7 @@ class PostgresDriver:
                         await connection.rollback()
                     raise
         except psycopg.Error as error:
-            raise self._wrapped(error, connection, name, statements) from error
+            raise self._wrap(error, connection, name, statements) from error
         finally:
             if connection is not None:
                 await source.putconn(connection)
@@ -414,7 +414,7 @@ class PostgresDriver:
         for executor in (self._decoders, self._callers):
             executor.shutdown()
 
-    def _wrapped(
+    def _wrap(
         self, error: psycopg.Error, connection: AnyConnection | None, operation: str, statements: Sequence[Statement]
     ) -> CheckpointError:
         """Return the error of this package for one of psycopg or its pool."""

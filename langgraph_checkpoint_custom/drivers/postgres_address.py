@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.errors import ConfigError
 Address = str | Callable[[], str] | Callable[[], Awaitable[str]]
 
 
-def checked(conninfo: object) -> str:
+def check_conninfo(conninfo: object) -> str:
     """Check and return a connection string.
 
     The error contains neither the string nor libpq's message, because both can contain the password.
@@ -37,20 +37,20 @@ def resolve(address: Address) -> str:
             "an async function returns the connection string, so only the async methods work, and not in an event loop "
             "that cannot wait for sockets (the default on Windows)"
         )
-    return _bounded(given)
+    return _with_limits(given)
 
 
 async def aresolve(address: Address) -> str:
     """Async version of `resolve`; a sync function runs on a worker, since it may use the network."""
     if isinstance(address, str):
-        return _bounded(address)
+        return _with_limits(address)
     given = address() if inspect.iscoroutinefunction(address) else await asyncio.to_thread(address)
-    return _bounded(await given if inspect.isawaitable(given) else given)
+    return _with_limits(await given if inspect.isawaitable(given) else given)
 
 
-def _bounded(conninfo: object) -> str:
+def _with_limits(conninfo: object) -> str:
     """Return a connection string, with limits on how long the network may be silent if it has none of its own."""
-    given = conninfo_to_dict(checked(conninfo))
+    given = conninfo_to_dict(check_conninfo(conninfo))
     return make_conninfo(**{**KERNEL, **given})  # type: ignore[arg-type]  # It takes numbers, too.
 
 

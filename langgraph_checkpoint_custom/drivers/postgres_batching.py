@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from langgraph_checkpoint_custom.drivers.postgres_pools import LoopBorrowing
+from langgraph_checkpoint_custom.drivers.postgres_pools import LoopSource
 from langgraph_checkpoint_custom.engine.batching import Call, Queue
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Together
 
@@ -22,7 +22,7 @@ Exchange = Callable[[Callable[[], RoundTrip | None]], Awaitable[Sequence[Any]]]
 
 
 async def send_together(
-    source: LoopBorrowing,
+    source: LoopSource,
     exchange: Exchange,
     together: Together,
     params: Sequence[Any],
@@ -50,7 +50,7 @@ async def send_together(
             _begin_next(source, exchange, together, queue)
 
 
-def _begin_next(source: LoopBorrowing, exchange: Exchange, together: Together, queue: Queue[Any]) -> None:
+def _begin_next(source: LoopSource, exchange: Exchange, together: Together, queue: Queue[Any]) -> None:
     """Begin the next batch if calls wait, unless one waits for a connection already."""
     if queue.waiting and not queue.is_awaited:
         queue.is_awaited = True
@@ -61,7 +61,7 @@ def _begin_next(source: LoopBorrowing, exchange: Exchange, together: Together, q
         del source.queues[together]
 
 
-async def _send_batch(source: LoopBorrowing, exchange: Exchange, together: Together, queue: Queue[Any]) -> None:
+async def _send_batch(source: LoopSource, exchange: Exchange, together: Together, queue: Queue[Any]) -> None:
     batch: list[Call[Any]] | None = None
     answers: Sequence[list[Row]] = ()
 

@@ -9,12 +9,12 @@ from typing import Any
 from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from langgraph_checkpoint_custom.drivers.postgres_address import Address, checked
+from langgraph_checkpoint_custom.drivers.postgres_address import Address, check_conninfo
 from langgraph_checkpoint_custom.drivers.postgres_pools import (
     Connections,
-    LoopBorrowing,
     LoopConnection,
     LoopPool,
+    LoopSource,
     OwnPools,
     SyncConnection,
     SyncPool,
@@ -48,7 +48,7 @@ def connections_from(
         if not 0 <= min_size <= max_size or max_size < 1:
             raise ConfigError(f"pool sizes must be 0 <= min_size <= max_size, not {min_size} and {max_size}")
         if isinstance(source, str):
-            checked(source)
+            check_conninfo(source)
         kwargs = {
             **_OURS,
             "connect_timeout": max(1, round(connect_timeout)),
@@ -84,7 +84,7 @@ class CallersPool(OwnPools):
         sizes = {"min_size": 0, "max_size": pool.max_size or 20, "timeout": pool.timeout}
         super().__init__(pool.conninfo, sessions, kwargs, **sizes)
         self._given = pool
-        self._given_in_loop = LoopBorrowing(pool) if isinstance(pool, AsyncConnectionPool) else None
+        self._given_in_loop = LoopSource(pool) if isinstance(pool, AsyncConnectionPool) else None
 
     @property
     def by_worker(self) -> bool:
@@ -101,7 +101,7 @@ class CallersPool(OwnPools):
         _check_ours(self.of_parent)
         return self._given if isinstance(self._given, ConnectionPool) else super().source()
 
-    def loop_source(self) -> LoopBorrowing | None:
+    def loop_source(self) -> LoopSource | None:
         _check_ours(self.of_parent)
         return self._given_in_loop or super().loop_source()
 
@@ -118,7 +118,7 @@ class CallersPool(OwnPools):
         return {"given": self._given.get_stats(), **super().stats()}
 
 
-class _Alone:
+class _OneConnection:
     """A caller's connection, borrowed by one OS thread at a time."""
 
     def __init__(self, connection: SyncConnection) -> None:
@@ -133,7 +133,7 @@ class _Alone:
         self._lock.release()
 
 
-class _AloneInLoop:
+class _OneLoopConnection:
     """A caller's connection, borrowed by one task at a time."""
 
     def __init__(self, connection: LoopConnection) -> None:
@@ -157,7 +157,9 @@ class CallersConnection(Connections):
     replaceable = False
 
     def __init__(self, connection: SyncConnection | LoopConnection) -> None:
-        self._alone: Any = _Alone(connection) if isinstance(connection, Connection) else _AloneInLoop(connection)
+        self._source: Any = (
+            _OneConnection(connection) if isinstance(connection, Connection) else _OneLoopConnection(connection)
+        )
         self.loop = self._running_loop if isinstance(connection, AsyncConnection) else None
         self._seen_loop = asyncio._get_running_loop()  # A saver made in a loop, as LangGraph's has to be, uses that.
 
@@ -168,7 +170,7 @@ class CallersConnection(Connections):
 
     def source(self) -> Any:
         _check_ours(self.of_parent)
-        return self._alone
+        return self._source
 
     def loop_source(self) -> Any:
         self._seen_loop = asyncio.get_running_loop()

@@ -54,7 +54,7 @@ CLOSE_TIMEOUT = 1.0
 _NUMBERS = itertools.count(1)
 
 
-class LoopBorrowing:
+class LoopSource:
     """The pool of an event loop, who uses it, and the queues of the calls that wait for a batch."""
 
     is_shared = True  # Whether somebody else uses the pool as well.
@@ -168,7 +168,7 @@ class OwnPools(Connections):
         self._pool: SyncPool | None = None
         self._opening = threading.Lock()  # For the first use by several OS threads; unused later.
         self._failure: tuple[float, Error | None] = 0.0, None  # When the last attempt to open has failed, and why.
-        self._loops: dict[asyncio.AbstractEventLoop, _OwnBorrowing] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, _OwnLoopSource] = {}
         _ALL.add(self)
 
     # Sync
@@ -215,11 +215,11 @@ class OwnPools(Connections):
 
     # Async
 
-    def loop_source(self) -> LoopBorrowing | None:
+    def loop_source(self) -> LoopSource | None:
         found = self._loops.get(asyncio.get_running_loop())
         return found if found is not None and found.opened.done() else None
 
-    async def open_loop_source(self) -> LoopBorrowing:
+    async def open_loop_source(self) -> LoopSource:
         self._check_open()
         for loop in list(self._loops):  # Other OS threads add and remove loops concurrently.
             if loop.is_closed() and (gone := self._loops.pop(loop, None)) is not None:
@@ -227,14 +227,14 @@ class OwnPools(Connections):
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is None:
-            found = _OwnBorrowing(self._aattempt, self._sessions, partial(aresolve, self._address), self._options)
+            found = _OwnLoopSource(self._aattempt, self._sessions, partial(aresolve, self._address), self._options)
             self._loops[loop] = found
             found.life = loop.create_task(self._live(found), name=f"{POOL_NAME}-life")
             found.life.add_done_callback(found.ended)
         await asyncio.shield(found.opened)
         return found
 
-    async def _live(self, found: _OwnBorrowing) -> None:
+    async def _live(self, found: _OwnLoopSource) -> None:
         """Open the pool of an event loop, and close it when the loop ends or the saver is closed."""
         try:
             await self._aattempt()
@@ -337,7 +337,7 @@ class _OwnPool(ConnectionPool[SyncConnection]):
             raise
 
 
-class _OwnBorrowing(LoopBorrowing):
+class _OwnLoopSource(LoopSource):
     """What is borrowed from a pool of ours in the running event loop, the task that opens and closes it, and all of its
     connections: a loop that was closed without cancelling its tasks leaves them open.
     """

@@ -90,7 +90,8 @@ class SqliteDriver:
         use = self._connections.reading if op.access in READS else self._connections.writing
         if self._read_only and op.access not in READS:
             raise is_read_only(op.name)
-        return use(op.name, time.monotonic(), self._transaction, op)
+        result: T = use(op.name, time.monotonic(), self._transaction, op)
+        return result
 
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
@@ -104,7 +105,7 @@ class SqliteDriver:
             with closing(self._connections.connect(read_only=True)) as connection:
                 return drive(op, lambda request: reply(connection, request))
         except sqlite3.Error as error:
-            raise self._connections.wrapped(error, op.name) from error
+            raise self._connections.wrap(error, op.name) from error
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""
@@ -130,7 +131,7 @@ class SqliteDriver:
         try:
             return connection.execute(form.sql, params).fetchall()
         except (sqlite3.Error, OverflowError) as error:
-            raise self._connections.wrapped(error, form.operation, form.name) from error
+            raise self._connections.wrap(error, form.operation, form.name) from error
 
     def _answer(self, connection: sqlite3.Connection, op: Operation[T]) -> T:
         """Run an operation in a transaction that has begun."""
@@ -140,7 +141,7 @@ class SqliteDriver:
                 return reply(connection, request)
             except (sqlite3.Error, OverflowError) as error:
                 names = {statement.name for statement in request.statements} if isinstance(request, RoundTrip) else ()
-                raise self._connections.wrapped(error, op.name, *names if len(names) == 1 else ()) from error
+                raise self._connections.wrap(error, op.name, *names if len(names) == 1 else ()) from error
 
         return drive(op, perform)
 

@@ -151,7 +151,7 @@ class SqliteConnections:
                     writer = self._writer(operation, since)
                 return work(writer, *args)
             except sqlite3.Error as error:
-                raise self.wrapped(error, operation) from error
+                raise self.wrap(error, operation) from error
             finally:
                 self.owner = 0
 
@@ -177,7 +177,7 @@ class SqliteConnections:
             self._take_back(connection)
             return found
         except sqlite3.Error as error:
-            raise self.wrapped(error, operation) from error
+            raise self.wrap(error, operation) from error
         finally:
             self.reads.discard(this)
 
@@ -397,7 +397,7 @@ class SqliteConnections:
                 operation="setup",
                 sqlstate=getattr(error, "sqlite_errorname", None),
             )
-            raise self._given_up(found) from error
+            raise self._give_up(found) from error
         if left != self._journal_mode:
             raise StorageError(f"setup: {self.path} stays in the mode {left}; {NO_SHARED_MEMORY}", operation="setup")
 
@@ -431,19 +431,19 @@ class SqliteConnections:
 
     # Errors
 
-    def wrapped(self, error: Exception, operation: str, statement: str | None = None) -> CheckpointError:
+    def wrap(self, error: Exception, operation: str, statement: str | None = None) -> CheckpointError:
         """Return the error of this package for one of SQLite."""
-        if str(error) != "malformed JSON" and code_of(error) in OTHER_TABLES and (changed := self._changed()):
+        if str(error) != "malformed JSON" and code_of(error) in OTHER_TABLES and (changed := self._schema_error()):
             return changed
         found = storage_error(error, operation, statement, self.path, self._busy_timeout)
-        return self._given_up(found) if isinstance(found, Contention) else found
+        return self._give_up(found) if isinstance(found, Contention) else found
 
-    def _given_up(self, error: Contention) -> Contention:
+    def _give_up(self, error: Contention) -> Contention:
         """Note that a call has waited for others for too long: so have those that wait behind it."""
         self._gave_up, self._good_until = (time.monotonic(), copy(error)), -math.inf
         return error
 
-    def _changed(self) -> SchemaError | None:
+    def _schema_error(self) -> SchemaError | None:
         """Return what is wrong with the tables, if they have changed since the file was opened."""
         if self._in_memory or self.writer is None:
             return None

@@ -16,10 +16,10 @@ T = TypeVar("T")
 async def run_aside(executor: Executor, work: Callable[[], T]) -> T:
     """Run work on a worker; raises ClosedError if the workers are shut down, and what the work raises."""
     try:
-        done = asyncio.get_running_loop().run_in_executor(executor, work)
+        future = asyncio.get_running_loop().run_in_executor(executor, work)
     except RuntimeError as error:
         refuse(error)
-    return await done
+    return await future
 
 
 async def close_aside(work: Callable[[], None]) -> None:
@@ -46,11 +46,11 @@ def waits_for_sockets(loop: asyncio.AbstractEventLoop) -> bool:
 
 def on_loop(loop: asyncio.AbstractEventLoop, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a call on an event loop of another OS thread; cancel it if the wait is interrupted."""
-    done = asyncio.run_coroutine_threadsafe(begin(), loop)
+    future = asyncio.run_coroutine_threadsafe(begin(), loop)
     try:
-        return done.result()
+        return future.result()
     except BaseException:
-        done.cancel()
+        future.cancel()
         raise
 
 

@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, Unsealed, fail, row_of, seal_rows
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Large, Stored, Values
-from langgraph_checkpoint_custom.engine.operation import Offload, done
+from langgraph_checkpoint_custom.engine.operation import Offload, work_out
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
@@ -237,7 +237,7 @@ class Apart:
                 except Exception as error:
                     fail(location, error)
             self._add(blobs, unsealed, channel, found.whole if isinstance(found, Large) else found)
-        return list(done(seal_rows(self._codec, blobs, unsealed, lambda rows: rows)))
+        return list(work_out(seal_rows(self._codec, blobs, unsealed, lambda rows: rows)))
 
 
 def is_always_blob(channel: str, value: Any) -> bool:

@@ -215,7 +215,7 @@ async def adrive(op: Operation[T], perform: Callable[[RoundTrip | Offload], Awai
     return await afollow(op.start(), perform)
 
 
-def done(found: T | Offload) -> T:
+def work_out(found: T | Offload) -> T:
     """Return a value, or run the `Offload` that makes it and return its result."""
     return found.work() if isinstance(found, Offload) else found
 
@@ -227,8 +227,8 @@ def follow(steps: Generator[Q, Any, T], answer: Callable[[Q], Any]) -> T:
         while True:
             try:
                 request = steps.send(reply)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # StopIteration is not generic.
             reply = answer(request)
     finally:
         steps.close()
@@ -241,8 +241,8 @@ async def afollow(steps: Generator[Q, Any, T], answer: Callable[[Q], Awaitable[A
         while True:
             try:
                 request = steps.send(reply)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # StopIteration is not generic.
             reply = await answer(request)
     finally:
         steps.close()
@@ -255,8 +255,8 @@ def through(steps: Steps[T], answer: Callable[[RoundTrip | Offload], Steps[Any]]
         while True:
             try:
                 request = steps.send(reply)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # StopIteration is not generic.
             reply = yield from answer(request)
     finally:
         steps.close()

@@ -136,20 +136,20 @@ def build_tuple(
         return None
     interrupted = None
     try:
-        if found := _ordinary(codec, rows):
+        if found := _build_ordinary(codec, rows):
             if remember:
                 remember(*rows[0][1:4], None)
             return found
     except Exception as error:  # Built once more below, which raises with the location of what cannot be read.
         interrupted = interruption(error)
-    found = _any(d, codec, next_version, remember, rows)
+    found = _build_any(d, codec, next_version, remember, rows)
     if interrupted:
         forget_interruption()
         raise interrupted from None
     return found
 
 
-def _ordinary(codec: Values, rows: Sequence[TupleRow]) -> CheckpointTuple | None:
+def _build_ordinary(codec: Values, rows: Sequence[TupleRow]) -> CheckpointTuple | None:
     """Build a checkpoint that is one row, as nearly all are, from bytes in clear; None if it is another one."""
     head, *writes = rows
     _, thread_id, checkpoint_ns, checkpoint_id, parent_id, _, _, _, type_, document, type2, metadata, channels, _ = head
@@ -171,7 +171,7 @@ def _ordinary(codec: Values, rows: Sequence[TupleRow]) -> CheckpointTuple | None
     return CheckpointTuple(own, checkpoint, found, parent, pending)  # type: ignore[arg-type]
 
 
-def _any(
+def _build_any(
     d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, rows: Sequence[TupleRow]
 ) -> CheckpointTuple:
     """Build any checkpoint."""
@@ -179,7 +179,7 @@ def _any(
     one = _One(head, others, _by_name(others) if head.channels else {})
     thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
     decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id)
-    found = one.made(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
+    found = one.build(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
     if remember:
         remember(thread_id, checkpoint_ns, checkpoint_id, decoder.known)
     return found
@@ -209,7 +209,7 @@ def build_tuples(
         metadata = decoder.metadata(head.type2, head.value2)
         if matches(metadata):
             one = _One(head, others.get(head[1:4], ()), blobs.get(head[1:3], {}))
-            tuples.append(one.made(d, decoder, next_version, metadata))
+            tuples.append(one.build(d, decoder, next_version, metadata))
     return tuples
 
 
@@ -225,7 +225,7 @@ class _One(NamedTuple):
     others: Sequence[TupleRow]
     blobs: Mapping[tuple[str | None, str | None], TupleRow]
 
-    def made(self, d: SqlDialect, decoder: Decoder, next_version: NextVersion, metadata: Any) -> CheckpointTuple:
+    def build(self, d: SqlDialect, decoder: Decoder, next_version: NextVersion, metadata: Any) -> CheckpointTuple:
         """Build the checkpoint."""
         head, others, _ = self
         _, thread_id, checkpoint_ns, checkpoint_id, parent_id, *_ = head
