@@ -12,7 +12,7 @@ from jinja2 import Environment
 from starlette.testclient import TestClient
 
 from langgraph_checkpoint_custom import CheckpointSaver, StorageError, open_saver
-from langgraph_checkpoint_custom.ui import app, create_app
+from langgraph_checkpoint_custom.ui import create_app, inspector
 from langgraph_checkpoint_custom.ui.security import HEADERS, POLICY
 from tests.behaviour.helpers import metadata
 from tests.cli.test_reading import put
@@ -20,7 +20,7 @@ from tests.ui.conftest import Pages, pages_of
 
 HOST = "127.0.0.1:8000"
 TOKEN = "the-token-of-the-test"
-FOLDER = Path(app.__file__).parent
+FOLDER = Path(inspector.__file__).parent
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_scripts_make_no_markup_of_text() -> None:
 
 
 def test_templates_escape_by_themselves() -> None:
-    made: Environment = app._templates()
+    made: Environment = inspector.templates()
     shown = made.from_string('<p title="{{ x }}">{{ x }}</p>').render(x="<b>\"'\u202e\x00</b>")
     assert (
         shown
