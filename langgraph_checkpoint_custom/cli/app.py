@@ -42,7 +42,7 @@ _KEYS = f"Here, {KEYS} names the variables that have the keys; without it, the k
 # The commands as the help lists them, in the order of a day's work.
 GROUPS: Mapping[str, Sequence[str]] = {
     "Start": ("demo", "setup"),
-    "Look": ("threads", "show", "history", "diff", "interrupts", "labels", "tenants", "ui"),
+    "Look": ("threads", "failures", "show", "history", "diff", "interrupts", "labels", "tenants", "ui"),
     "Change": ("label", "unlabel", "copy", "fork", "rollback"),
     "Clean up": ("prune", "delete", "sweep"),
     "Check": ("verify", "doctor", "stats", "types"),

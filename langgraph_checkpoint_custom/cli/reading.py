@@ -9,9 +9,10 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.cli.common import (
     Json,
@@ -29,9 +30,10 @@ from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError, 
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
 from langgraph_checkpoint_custom.operations.interrupts import open_among
+from langgraph_checkpoint_custom.operations.sizes import ALL, MOST, sizes_of_threads
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import brief, json_of, time_of, up_to
-from langgraph_checkpoint_custom.tools.states import channels_of
+from langgraph_checkpoint_custom.tools.states import State, channels_of, failures_of, nodes_of, state_of
 from langgraph_checkpoint_custom.tools.summary import line_of, question_of, text_of
 
 commands = typer.Typer()
@@ -44,6 +46,9 @@ LINE = 80
 
 # Seconds. After a slower search, a hint says how to make it faster.
 SLOW = 2.0
+
+# Threads that a page looks at to find those in a state.
+REACH = 1_000
 
 Limit = Annotated[int, typer.Option("--limit", "-l", metavar="N", min=1, help="how many at most")]
 Where = Annotated[
@@ -75,66 +80,141 @@ def threads(
             metavar="KEY", help="show this metadata; by default user; may be given several times", show_default=False
         ),
     ] = None,
+    state: Annotated[State | None, typer.Option(help="only threads in this state", show_default=False)] = None,
     url: Url = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """List a page of threads, the newest activity first, with their last message or open question.
+    """List a page of threads, the newest activity first, with their state, and last message, question or error.
 
-    A thread without messages is shown by its state.
+    A thread without messages is shown by its values.
     """
-    from langgraph_checkpoint_custom.operations.sizes import ALL, MOST, sizes_of_threads
-
     wanted = wanted_of(where)
     with opened(url, tenant, reads=True) as opener:
         saver = without_classes(opener)
         started = time.monotonic()
-        found = list(saver.threads(filter=wanted, before=_cursor(before), limit=limit))
+        found, last = _page(saver, wanted, before, state, limit)
         hint = _hint(saver, wanted) if wanted and time.monotonic() - started >= SLOW else None
-        ids, run, d = [one.thread_id for one in found], saver.backend.driver.run, saver.backend.dialect
+        ids, run, d = [one.record.thread_id for one in found], saver.backend.driver.run, saver.backend.dialect
         counts = run(sizes_of_threads(d, ids, ALL if as_json else MOST))
         said = [] if as_json else [_said(saver, one, channel) for one in found]
         mention_tenants(saver, tenant)
-    last = found[-1] if len(found) == limit else None
-    following = f"{last.newest.checkpoint_id}:{last.thread_id}" if last else None
     if as_json:
-        tell(
-            {"threads": [{**_thread(one), **counts[one.thread_id].size._asdict()} for one in found], "next": following}
-        )
+        rows = [{**_thread(one), **counts[one.record.thread_id].size._asdict()} for one in found]
+        tell({"threads": rows, "next": last and _cursor_of(last)})
         return
     # What is the same in every row, or in none, is no column.
-    keys = columns or [key for key in ("user",) if any(key in one.newest.metadata for one in found)]
-    kinds = ["kind"] if any(one.kind for one in found) else []
-    rows = []
-    for one, line in zip(found, said, strict=True):
-        size_of, complete = counts[one.thread_id]
-        whose = (_brief(one.newest.metadata.get(key)) for key in keys)
-        of = (one.kind or "langgraph" for _ in kinds)
-        newest = when(one.newest.checkpoint_id)
+    records = [one.record for one in found]
+    keys = columns or [key for key in ("user",) if any(key in one.newest.metadata for one in records)]
+    kinds = ["kind"] if any(one.kind for one in records) else []
+    cells = []
+    for one, record, line in zip(found, records, said, strict=True):
+        size_of, complete = counts[record.thread_id]
+        whose = (_brief(record.newest.metadata.get(key)) for key in keys)
+        of = (record.kind or "langgraph" for _ in kinds)
+        newest = when(record.newest.checkpoint_id)
         numbers = up_to(MOST, size_of.checkpoints), ("" if complete else "> ") + size(size_of.bytes)
-        rows.append((one.thread_id, *of, newest, *whose, line, *numbers))
-    head = ("thread", *kinds, "newest", *keys, channel or "last message", "checkpoints", "size")
-    table(head, rows, right=("checkpoints", "size"))
-    if following:
-        say(f"More with --before {_quoted(following)}")
+        cells.append((record.thread_id, *of, one.state, newest, *whose, line, *numbers))
+    head = ("thread", *kinds, "state", "newest", *keys, channel or "last message", "checkpoints", "size")
+    table(head, cells, right=("checkpoints", "size"))
+    _say_more(last, state)
     if hint:
         say(hint)
 
 
-def _said(saver: CheckpointSaver, one: ThreadRecord, channel: str | None) -> str:
-    """Return the last message of a thread, or one of its channels, in a line."""
-    newest = one.newest
+class _Listed(NamedTuple):
+    """A thread of a list, with its newest checkpoint; None if that was deleted in the meantime, or cannot be read."""
+
+    record: ThreadRecord
+    found: CheckpointTuple | None
+    state: str
+    problem: str = ""
+
+
+def _page(
+    saver: CheckpointSaver, wanted: dict[str, Any] | None, before: str | None, state: State | None, limit: int
+) -> tuple[list[_Listed], ThreadRecord | None]:
+    """Return a page of threads, and the last one that was looked at, unless all were."""
+    most = limit if state is None else REACH
+    found: list[_Listed] = []
+    number, last = 0, None
+    for last in saver.threads(filter=wanted, before=_cursor(before), limit=most):
+        number += 1
+        one = _listed(saver, last)
+        if state in (None, one.state):
+            found.append(one)
+        if len(found) == limit:
+            break
+    return found, last if number == most or len(found) == limit else None
+
+
+def _listed(saver: CheckpointSaver, record: ThreadRecord) -> _Listed:
+    newest = record.newest
     try:
-        found = saver.get_tuple(config_of(one.thread_id, newest.checkpoint_ns, newest.checkpoint_id))
-        if found is None:  # It was deleted in the meantime.
-            return ""
-        channels = channels_of(saver, found)
-        if channel is not None:
-            return next((text_of(each.value, LINE) for each in channels if each.name == channel), "")
-        who, text = line_of(channels, [question_of(each) for each in open_among(found.pending_writes or [])], LINE)
-        return f"{who}: {text}" if who else text
+        found = saver.get_tuple(config_of(record.thread_id, newest.checkpoint_ns, newest.checkpoint_id))
     except CorruptCheckpoint as error:
-        return f"cannot be read: {error}"
+        return _Listed(record, None, "unreadable", f"cannot be read: {error}")
+    return _Listed(record, found, state_of(found) if found else "deleted")
+
+
+def _say_more(last: ThreadRecord | None, state: State | None) -> None:
+    if last is not None:
+        searched = "" if state is None else f"Threads are searched page by page, {REACH:,} at a time. "
+        say(f"{searched}More with --before {_quoted(_cursor_of(last))}")
+
+
+@commands.command()
+def failures(
+    where: Where = None,
+    limit: Limit = 20,
+    before: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="continue where the last page ended", show_default=False)
+    ] = None,
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """List the tasks that have failed and not succeeded since: the thread, the node, the error and when it began."""
+    with opened(url, tenant, reads=True) as opener:
+        saver = without_classes(opener)
+        found, last = _page(saver, wanted_of(where), before, "failed", limit)
+        rows = []
+        for one in found:
+            assert one.found is not None
+            nodes = nodes_of(saver, one.found)
+            newest = one.record.newest
+            rows += [
+                {
+                    "thread_id": one.record.thread_id,
+                    "checkpoint_id": newest.checkpoint_id,
+                    "time": _iso(newest.checkpoint_id),
+                    "run_id": newest.run_id,
+                    "node": nodes.get(task_id),
+                    "error": error,
+                }
+                for task_id, error in failures_of(one.found)
+            ]
+        mention_tenants(saver, tenant)
+    if as_json:
+        tell({"failures": rows, "next": last and _cursor_of(last)})
+        return
+    table(
+        ("thread", "since", "node", "error"),
+        ((one["thread_id"], when(one["checkpoint_id"]), one["node"], text_of(one["error"], SHORT)) for one in rows),
+    )
+    _say_more(last, "failed")
+
+
+def _said(saver: CheckpointSaver, one: _Listed, channel: str | None) -> str:
+    """Return the last message of a thread, or one of its channels, in a line."""
+    if one.found is None:
+        return one.problem
+    channels = channels_of(saver, one.found)
+    if channel is not None:
+        return next((text_of(each.value, LINE) for each in channels if each.name == channel), "")
+    questions = [question_of(each) for each in open_among(one.found.pending_writes or [])]
+    who, text = line_of(channels, questions, [error for _, error in failures_of(one.found)], LINE)
+    return f"{who}: {text}" if who else text
 
 
 def _brief(value: Any) -> str | None:
@@ -165,12 +245,13 @@ def _hint(saver: CheckpointSaver, where: dict[str, Any]) -> str | None:
     return f"This search read all threads; an index makes it fast: setup {ways}"
 
 
-def _thread(one: ThreadRecord) -> dict[str, Any]:
-    newest = one.newest
+def _thread(one: _Listed) -> dict[str, Any]:
+    record, newest = one.record, one.record.newest
     return {
-        "thread_id": one.thread_id,
-        "kind": one.kind,
-        "name": one.name,
+        "thread_id": record.thread_id,
+        "kind": record.kind,
+        "name": record.name,
+        "state": one.state,
         "newest": newest.checkpoint_id,
         "time": _iso(newest.checkpoint_id),
         "run_id": newest.run_id,
@@ -186,6 +267,10 @@ def _cursor(text: str | None) -> ThreadRecord | None:
         raise ConfigError("--before takes the cursor that the last page ended with")
     thread_id = thread_as_typed(thread_id)
     return ThreadRecord(thread_id, CheckpointRecord(thread_id, "", checkpoint_id, None, None, {}))
+
+
+def _cursor_of(last: ThreadRecord) -> str:
+    return f"{last.newest.checkpoint_id}:{last.thread_id}"
 
 
 def wanted_of(where: Sequence[str] | None) -> dict[str, Any] | None:

@@ -30,8 +30,8 @@ from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.changes import AROUND, Change, Line, PathChange, changes
 from langgraph_checkpoint_custom.tools.chats import Message
-from langgraph_checkpoint_custom.tools.display import NOTHING, brief, differences, json_of, kind, tasks
-from langgraph_checkpoint_custom.tools.states import Channel, channels_of, not_stored
+from langgraph_checkpoint_custom.tools.display import NOTHING, brief, differences, json_of, kind
+from langgraph_checkpoint_custom.tools.states import Channel, channels_of, next_nodes, nodes_of, not_stored
 from langgraph_checkpoint_custom.tools.summary import question_of
 
 commands = typer.Typer()
@@ -63,12 +63,13 @@ def show(
         saver = without_classes(opener)
         found = _read(saver, thread, checkpoint, namespace)
         channels = [] if as_json else channels_of(saver, found)
+        nodes = nodes_of(saver, found)
     configurable = found.config["configurable"]
     parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
     values = found.checkpoint["channel_values"]
     writes = found.pending_writes or []
     questions = [question_of(one) for one in open_among(writes)]
-    following = tasks(values)
+    following = next_nodes(values)
     checkpoint_id = configurable["checkpoint_id"]
     if as_json:
         tell(
@@ -83,7 +84,10 @@ def show(
                 "state": json_of(values),
                 "not_stored_here": not_stored(found),
                 "versions": json_of(found.checkpoint.get("channel_versions")),
-                "writes": [{"task_id": t, "channel": c, "value": json_of(value)} for t, c, value in writes],
+                "writes": [
+                    {"task_id": t, "node": nodes.get(t), "channel": c, "value": json_of(value)}
+                    for t, c, value in writes
+                ],
                 "interrupts": [json_of(one._asdict()) for one in questions],
                 "next": following,
             }
@@ -101,8 +105,8 @@ def show(
     _values("metadata", dict(found.metadata), limit)
     if writes:
         table(
-            ("task", "writes to", "what", "value"),
-            ((task_id, channel, kind(value), brief(value, limit)) for task_id, channel, value in writes),
+            ("node", "writes to", "what", "value"),
+            ((nodes.get(t) or t, channel, kind(value), brief(value, limit)) for t, channel, value in writes),
         )
     for question in questions:
         say(f"Waiting for an answer to {question.id or 'a question'}: {brief(question.value, limit)}")

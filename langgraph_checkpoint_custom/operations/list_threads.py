@@ -310,11 +310,11 @@ def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[R
         document = yield from offload(
             len(data), Decoder(codec, *key[:2], key.checkpoint_id or "").document, type_, data
         )
-        if any(_starts(*each) for each in document["channel_values"].items()):
+        if any(starts(*each) for each in document["channel_values"].items()):
             waiting.add(key.checkpoint_id or "")
     for key in anywhere:
         found = yield from get_tuple(d, codec, _no_version, None, key).start()
-        if found and any(_starts(*each) for each in found.checkpoint["channel_values"].items()):
+        if found and any(starts(*each) for each in found.checkpoint["channel_values"].items()):
             waiting.add(key.checkpoint_id or "")
     runs = [RunRecord(*last[:4], last.last_id not in waiting) for last in lasts]
     return sorted(runs, key=lambda run: run.first_id, reverse=True)
@@ -354,7 +354,8 @@ def _no_version(*_: None) -> str:
     return "1"
 
 
-def _starts(channel: str, value: Any) -> bool:
+def starts(channel: str, value: Any) -> bool:
+    """Return whether the value of a channel for sends or predecessors shows that a task is still to be started."""
     if channel == TASKS:
         return bool(value)
     # The value of `join:a+b:c` lists the predecessors that are done. Once all are, their joined names are as long as

@@ -238,25 +238,6 @@ def differences(left: Any, right: Any, path: str = "", depth: int = 0) -> Iterat
         yield Difference(path, left, right)
 
 
-def tasks(values: Mapping[str, Any]) -> list[str]:
-    """Return the nodes that start next, as far as the channel values say."""
-    found = [name.removeprefix("branch:to:") for name in values if name.startswith("branch:to:")]
-    if "__start__" in values:
-        found.append("__start__")
-    return found + [node for node in sent_to(values) if node]
-
-
-def sent_to(values: Mapping[str, Any]) -> list[str]:
-    """Return the node of each `Send` in the channel values, in their order; empty if it is not known."""
-    sends = plain(values.get("__pregel_tasks"))
-    found = []
-    for send in sends if isinstance(sends, list) else ():
-        stored = object_of(send) if type(send) is Extension else None
-        known = stored is not None and isinstance(stored.content, list) and stored.content
-        found.append(str(stored.content[0]) if stored and known else "")
-    return found
-
-
 # Finding classes in msgpack without decoding values
 
 

@@ -19,24 +19,29 @@ _ASKING = ("question", "message", "text", "prompt", "query")
 
 
 def question_of(interrupt: Any) -> Question:
-    """Return the id and the question of an interrupt that was read raw; the id is None if it has none."""
+    """Return the id and the question of an interrupt that was read raw; the id is empty if it has none."""
     if isinstance(interrupt, Question):
         return interrupt
     if isinstance(interrupt, dict) and interrupt.keys() == {"id", "value"}:  # How a `Question` is stored.
         return Question(**interrupt)
     stored = object_of(interrupt) if isinstance(interrupt, Extension) else None
     content = stored.content if stored and isinstance(stored.content, dict) else {"value": interrupt}
-    return Question(content.get("id"), content.get("value"))
+    return Question(str(content.get("id") or ""), content.get("value"))
 
 
-def line_of(channels: Sequence[Channel], questions: Sequence[Question], limit: int) -> tuple[str, str]:
+def line_of(
+    channels: Sequence[Channel], questions: Sequence[Question], errors: Sequence[str], limit: int
+) -> tuple[str, str]:
     """Return what a person looks for in a list of threads: who says something last, and what; or the state.
 
     Args:
         channels: The channels of the newest checkpoint.
         questions: Its open questions.
+        errors: The errors of its tasks.
         limit: Characters.
     """
+    for error in errors:
+        return "failed", _cut(error, limit)
     for question in questions:
         return "asks", text_of(question.value, limit)
     for channel in channels:

@@ -39,9 +39,17 @@ from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_of_threads
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.display import plain, sent_to, tasks, time_of
+from langgraph_checkpoint_custom.tools.display import plain, time_of
 from langgraph_checkpoint_custom.tools.raw import without_classes
-from langgraph_checkpoint_custom.tools.states import Channel, channels_of, reason_of
+from langgraph_checkpoint_custom.tools.states import (
+    Channel,
+    channels_of,
+    failures_of,
+    next_nodes,
+    reason_of,
+    state_of,
+    task_nodes,
+)
 from langgraph_checkpoint_custom.tools.summary import line_of, question_of
 
 # Checkpoints in the picture of a thread, the newest ones.
@@ -90,6 +98,8 @@ class State:
     answers: Sequence[Any] = ()
     following: Sequence[str] = ()
     problem: str = ""
+    word: str = "unreadable"
+    errors: Sequence[str] = ()
 
 
 class Summary(NamedTuple):
@@ -236,7 +246,8 @@ class Store:
         rebuilt_from = "rebuilt from earlier steps"
         own += [Channel(name, readable=False, note=rebuilt_from) for name in sizes.delta if name not in there]
         state.channels = sorted(own)
-        state.writes = [_write(one, None, (), readable=False) for one in sizes.writes]
+        nodes = task_nodes(sizes.writes, {})
+        state.writes = [_write(one, nodes, None, readable=False) for one in sizes.writes]
 
     def _show_values(self, state: State, found: CheckpointTuple) -> None:
         document = found.checkpoint
@@ -247,9 +258,9 @@ class Store:
         state.channels = [_sized(channel, stored.get(channel.name)) for channel in channels_of(self.saver, found)]
         pending = found.pending_writes or []
         # `pending` and the sizes are sorted alike, and come from two reads: a write may have been added in between.
-        sends = sent_to(document["channel_values"])
+        nodes = task_nodes(state.sizes.writes, document["channel_values"])
         state.writes = [
-            _write(one, value, sends, readable=(one.task_id, one.channel) == (task_id, channel))
+            _write(one, nodes, value, readable=(one.task_id, one.channel) == (task_id, channel))
             for one, (task_id, channel, value) in zip(state.sizes.writes, pending, strict=False)
         ]
         state.questions = [question_of(each) for each in open_among(pending)]
@@ -257,7 +268,9 @@ class Store:
         asked = [question_of(each) for each in _elements(state.writes, "interrupt")]
         state.answered = [question for question in asked if question.id not in seen]
         state.answers = list(_elements(state.writes, "answer"))
-        state.following = tasks(document["channel_values"])
+        state.following = next_nodes(document["channel_values"])
+        state.word = state_of(found)
+        state.errors = [error for _, error in failures_of(found)]
 
     # Lists
 
@@ -268,20 +281,8 @@ class Store:
         newest = self.newest(thread_id)
         state = self.state(Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
         if state.problem:
-            return Summary(state_of(state), "", state.problem, counted)
-        return Summary(state_of(state), *line_of(state.channels, state.questions, LINE), counted)
-
-
-def state_of(state: State) -> str:
-    """Return the state of a thread whose newest checkpoint this is, in a word."""
-    if state.problem:
-        return "unreadable"
-    if state.questions:
-        return "waits"
-    done = {write.task_id for write in state.writes if write.what == "output"}
-    if any(write.what == "error" and write.task_id not in done for write in state.writes):
-        return "failed"
-    return "unfinished" if state.following else "done"
+            return Summary(state.word, "", state.problem, counted)
+        return Summary(state.word, *line_of(state.channels, state.questions, state.errors, LINE), counted)
 
 
 def parts_of(state: State) -> list[Part]:
@@ -318,22 +319,9 @@ def _elements(writes: Sequence[Write], what: str) -> Iterator[Any]:
 _WHAT = {ERROR: "error", INTERRUPT: "interrupt", RESUME: "answer", SCHEDULED: "scheduled"}
 
 
-def _write(size: WriteSize, value: Any, sends: Sequence[str], *, readable: bool) -> Write:
+def _write(size: WriteSize, nodes: Mapping[str, str], value: Any, *, readable: bool) -> Write:
     what = _WHAT.get(size.channel, "output")
-    return Write(
-        size.task_id, _node(size.task_path, sends), size.channel, what, value, size.bytes, size.run_id, readable
-    )
-
-
-def _node(path: str, sends: Sequence[str]) -> str:
-    """Return the node of a task; that of a sent one is known if the checkpoint has what was sent."""
-    kind, comma, name = path.lstrip("~").partition(", ")
-    if not comma or kind != "__pregel_push":
-        return name or kind
-    number = name.partition(", ")[0]
-    if number.isdecimal() and int(number) < len(sends) and sends[int(number)]:
-        return sends[int(number)]
-    return "sent task"
+    return Write(size.task_id, nodes[size.task_id], size.channel, what, value, size.bytes, size.run_id, readable)
 
 
 def _sized(channel: Channel, stored: ValueSize | None) -> Channel:

@@ -51,6 +51,7 @@ LINES: dict[str, list[list[str]]] = {
     "show": [["show", "{thread}"], ["show", "{thread}", "--full"], ["show", "{thread}", "--namespace", HOSTILE]],
     "history": [["history", "{thread}"]],
     "diff": [["diff", "--thread", "{thread}", "{first}", "{last}"], ["diff", "{thread}", "{session}"]],
+    "failures": [["failures"]],
     "interrupts": [["interrupts"]],
     "labels": [["labels", "{thread}"]],
     "tenants": [["tenants"]],

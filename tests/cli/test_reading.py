@@ -21,7 +21,6 @@ from pydantic import AnyUrl
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.cli import common, reading
-from langgraph_checkpoint_custom.operations import sizes
 from langgraph_checkpoint_custom.tools.display import brief, classes, json_of, time_of
 from tests.behaviour.helpers import config, metadata, next_uuid
 from tests.cli.conftest import Cli
@@ -365,7 +364,7 @@ def test_a_missing_file_is_not_created(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_list_does_not_count_a_long_thread_to_its_end(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "MOST", 3)
+    monkeypatch.setattr(reading, "MOST", 3)
     with cli.store.open() as saver:
         for thread_id, number in (("short", 3), ("long", 5)):
             for step in range(number):

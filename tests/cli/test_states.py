@@ -62,7 +62,7 @@ def test_a_thread_shows_its_question_its_last_message_or_its_state(cli: Cli) -> 
     grow(cli, "delta", [AIMessage("hello")])
     grow(cli, "asks", [], question="Really?")
     rows = {line.split()[0]: line for line in cli("threads").splitlines() if line.strip()}
-    assert rows["thread"].split() == ["thread", "newest", "user", "last", "message", "checkpoints", "size"]
+    assert rows["thread"].split() == ["thread", "state", "newest", "user", "last", "message", "checkpoints", "size"]
     assert "number: 5, text: xxx" in rows["state"]
     assert "branch" not in rows["state"]
     assert " ann " in rows["chat"]
@@ -73,7 +73,7 @@ def test_a_thread_shows_its_question_its_last_message_or_its_state(cli: Cli) -> 
     rows = {
         line.split()[0]: line for line in cli("threads", "--channel", "plan", "--columns", "team").splitlines()[1:-1]
     }
-    assert rows["thread"].split() == ["thread", "newest", "team", "plan", "checkpoints", "size"]
+    assert rows["thread"].split() == ["thread", "state", "newest", "team", "plan", "checkpoints", "size"]
     assert " a " in rows["state"]
     assert "['a']" in rows["chat"]
     assert "ai: hello" in cli("threads", "--channel", "messages")

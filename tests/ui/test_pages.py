@@ -113,11 +113,11 @@ def test_threads_are_paged_by_key(pages: Pages, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("thread_id", "state", "role", "text"),
     [
-        ("support-1043", "waits", "asks", "Pay 129.00 € back for order A-1042?"),
+        ("support-1043", "waiting", "asks", "Pay 129.00 € back for order A-1042?"),
         ("support-1042", "done", "ai", "Done: **129.00 €** are on their way to your card."),
         ("delta-chat", "done", "ai", "Answer 5"),
-        ("broken", "failed", "", "number: 1, log: "),
-        ("report-that-waits", "waits", "asks", "May we quote the source on moths?"),
+        ("broken", "failed", "failed", "ZeroDivisionError('the price list is empty')"),
+        ("report-that-waits", "waiting", "asks", "May we quote the source on moths?"),
         ("killed", "done", "", "number: 2, log: right"),
     ],
 )

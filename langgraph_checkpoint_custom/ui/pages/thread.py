@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, threa
 from langgraph_checkpoint_custom.operations.sizes import MOST
 from langgraph_checkpoint_custom.tools.display import json_of, time_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
-from langgraph_checkpoint_custom.ui.reading import State, Store, parts_of, state_of
+from langgraph_checkpoint_custom.ui.reading import State, Store, parts_of
 from langgraph_checkpoint_custom.ui.timeline import as_json, picture_of
 
 # Checkpoints in the list below the picture.
@@ -46,7 +46,6 @@ def _shown(store: Store, state: State) -> dict[str, Any]:
         "state": state,
         "labels": labels.get((state.key.checkpoint_ns, state.key.checkpoint_id or ""), []),
         "tasks": tasks,
-        "word": state_of(state),
         "divided": parts_of(state),
     }
 

@@ -1,7 +1,7 @@
 // Fills in what takes longer than the list itself: the last message, the state and the size of each thread.
 
 const STATES = {
-  waits: "waits for a human",
+  waiting: "waits for a human",
   failed: "failed",
   done: "done",
   unfinished: "more to do",

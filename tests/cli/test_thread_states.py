@@ -1,0 +1,188 @@
+"""Failed, waiting, unfinished and done: the same word from real graphs in `threads`, `failures` and the inspector."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any
+
+import pytest
+from langgraph.channels.delta import DeltaChannel
+from langgraph.errors import GraphRecursionError, InvalidUpdateError
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Send, interrupt
+from typing_extensions import TypedDict
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom.cli import reading
+from tests.cli.conftest import Cli
+from tests.ui.conftest import pages_of
+
+
+class State(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+    one: int
+    delta: Annotated[list[str], DeltaChannel(lambda old, new: old + [each for one in new for each in one])]
+
+
+class Broken(Exception):
+    pass
+
+
+def fails(state: Any) -> Any:
+    raise Broken("the price list is empty")
+
+
+def works(state: Any) -> Any:
+    return {"log": ["x"], "delta": ["y"]}
+
+
+def asks(state: Any) -> Any:
+    return {"log": [interrupt("really?")]}
+
+
+def run(saver: CheckpointSaver, name: str, *nodes: Callable[[Any], Any], then: bool = True, **options: Any) -> Any:
+    """Run a graph whose nodes start together, and then one that comes after all; return the graph."""
+    builder: Any = StateGraph(State)
+    names = [f"{node.__name__}{number}" for number, node in enumerate(nodes)]
+    for each, node in zip(names, nodes, strict=True):
+        builder.add_node(each, node)
+        builder.add_edge(START, each)
+    if then:
+        builder.add_node("last", works)
+        builder.add_edge(names, "last")
+    before = options.pop("interrupt_before", None)
+    graph = builder.compile(checkpointer=saver, interrupt_before=before)
+    with suppress(Broken, InvalidUpdateError):
+        graph.invoke({"log": []}, of(name), **options)
+    return graph
+
+
+def of(name: str, **more: Any) -> Any:
+    return {"configurable": {"thread_id": name}, **more}
+
+
+def play(saver: CheckpointSaver) -> None:
+    run(saver, "done", works, works)
+    run(saver, "done at once", works, works, durability="exit")
+    graph = run(saver, "answered", asks, works)
+    graph.invoke(Command(resume="yes"), of("answered"))
+
+    run(saver, "failed", works, fails)
+    graph = run(saver, "failed and waiting", asks, fails)
+    tries: list[int] = []
+
+    def once(state: Any) -> Any:
+        tries.append(1)
+        if len(tries) == 1:
+            raise Broken("at first")
+        return {"log": ["at last"]}
+
+    graph = run(saver, "retried beside a failed one", once, fails)
+    with suppress(Broken):
+        graph.invoke(None, of("retried beside a failed one"))
+    sent: Any = StateGraph(State)
+    sent.add_node("plan", works)
+    sent.add_node("fails", fails)
+    sent.add_edge(START, "plan")
+    sent.add_conditional_edges("plan", lambda state: [Send("fails", {})], ["fails"])
+    with suppress(Broken):
+        sent.compile(checkpointer=saver).invoke({"log": []}, of("sent task"))
+
+    run(saver, "waiting", asks, works)
+    run(saver, "stopped before", works, works, interrupt_before=["last"])
+    loop: Any = StateGraph(State)
+    loop.add_node("works", works)
+    loop.add_edge(START, "works")
+    loop.add_conditional_edges("works", lambda state: "works")
+    with suppress(GraphRecursionError):
+        loop.compile(checkpointer=saver).invoke({"log": []}, of("limit", recursion_limit=3))
+    run(saver, "conflict", lambda state: {"one": 1}, lambda state: {"one": 2}, then=False)
+
+    asyncio.run(cancelled(saver))
+
+
+async def cancelled(saver: CheckpointSaver) -> None:
+    """A run that is cancelled while a node works."""
+    began = asyncio.Event()
+
+    async def hangs(state: Any) -> Any:
+        began.set()
+        await asyncio.Event().wait()
+
+    builder: Any = StateGraph(State)
+    builder.add_node("hangs", hangs)
+    builder.add_edge(START, "hangs")
+    task = asyncio.create_task(builder.compile(checkpointer=saver).ainvoke({"log": []}, of("cancelled")))
+    await began.wait()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+STATES = {
+    "done": "done",
+    "done at once": "done",
+    "answered": "done",
+    "failed": "failed",
+    "failed and waiting": "failed",
+    "retried beside a failed one": "failed",
+    "sent task": "failed",
+    "waiting": "waiting",
+    "stopped before": "unfinished",
+    "limit": "unfinished",
+    "conflict": "unfinished",
+    "cancelled": "unfinished",
+}
+
+
+def test_the_state_of_threads_of_real_graphs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cli.store.open() as saver:
+        play(saver)
+        assert {one["thread_id"]: one["state"] for one in cli.json("threads")["threads"]} == STATES
+        pages = pages_of(saver)
+        assert {name: pages.data("/summary", thread=name)["state"] for name in STATES} == STATES
+        found = pages.data("/summary", thread="failed")
+        assert (found["role"], found["text"]) == ("failed", "Broken('the price list is empty')")
+        assert [one.thread_id for one in saver.interrupts()] == ["failed and waiting", "waiting"]
+    for state in ("failed", "waiting", "unfinished", "done"):
+        names = {name for name, own in STATES.items() if own == state}
+        assert {one["thread_id"] for one in cli.json("threads", "--state", state)["threads"]} == names
+    (row,) = (line for line in cli("threads", "--state", "waiting").splitlines() if "really?" in line)
+    assert row.split()[:2] == ["waiting", "waiting"]
+    assert "failed: Broken('the price list is empty')" in cli("threads", "--state", "failed")
+    assert "'broken'" in cli.fail("threads", "--state", "broken", code=2)
+    # Page by page, until all threads were looked at.
+    monkeypatch.setattr(reading, "REACH", 2)
+    seen: list[str] = []
+    page = cli.json("threads", "--state", "unfinished", "--limit", "1")
+    while True:
+        seen += [one["thread_id"] for one in page["threads"]]
+        if page["next"] is None:
+            break
+        page = cli.json("threads", "--state", "unfinished", "--limit", "1", "--before", page["next"])
+    assert sorted(seen) == ["cancelled", "conflict", "limit", "stopped before"]
+    assert "Threads are searched page by page, 2 at a time. More with --before " in cli("threads", "--state", "done")
+
+
+def test_failures_name_the_node_and_the_error(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        play(saver)
+    error = "Broken('the price list is empty')"
+    found = {(one["thread_id"], one["node"], one["error"]) for one in cli.json("failures")["failures"]}
+    assert found == {
+        ("failed", "fails1", error),
+        ("failed and waiting", "fails1", error),
+        ("retried beside a failed one", "fails1", error),
+        ("sent task", "fails", error),
+    }
+    assert cli.json("failures", "--limit", "1")["next"] is not None
+    (line,) = (line for line in cli("failures").splitlines() if line.startswith(" sent task"))
+    assert line.split()[-6:] == ["fails", "Broken('the", "price", "list", "is", "empty')"]
+    text = cli("show", "failed")
+    assert "fails1   __error__" in text
+    assert "works0   log" in text
+    assert {one["node"] for one in cli.json("show", "failed")["writes"]} == {"works0", "fails1"}
+    assert cli("show", "stopped before").endswith("Next: last\n")
