@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self, Unpack
 
+from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.drivers.sqlite_callers import is_connection
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -23,6 +24,7 @@ from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 
 try:
     from psycopg import AsyncPipeline, Pipeline
+    from psycopg.conninfo import conninfo_to_dict
 
     from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
     from langgraph_checkpoint_custom.drivers.postgres_address import Address
@@ -33,6 +35,7 @@ except ImportError as error:
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 
+@shared_docstrings
 class PostgresSaver(CheckpointSaver):
     """Stores checkpoints in PostgreSQL 14 or later; call `setup()` once before use.
 
@@ -124,6 +127,7 @@ class PostgresSaver(CheckpointSaver):
         self._given = None if isinstance(conn, str) or callable(conn) else conn
         self._arguments = Arguments(conn, {**own, **options}) if self._given is None else NOT_YOURS
         self._postgres = dialect, driver
+        self._database = f"{_name_of(conn)}, {dialect.location}"
 
     def setup(
         self,
@@ -200,4 +204,18 @@ class AsyncPostgresSaver(PostgresSaver):
     All other methods are those of `PostgresSaver`, sync ones included.
     """
 
-    setup = PostgresSaver.asetup  # type: ignore[assignment]
+    async def setup(  # type: ignore[override]
+        self,
+        *,
+        distribute: str | None = None,
+        searchable: Sequence[str] = (),
+    ) -> None:
+        """Create or migrate the tables, as `asetup` does."""
+        await self.asetup(distribute=distribute, searchable=searchable)
+
+
+def _name_of(conn: object) -> str:
+    """Return what a database is called, without what may be secret in its connection string."""
+    parts = conninfo_to_dict(conn) if isinstance(conn, str) else {}
+    where = f" on {parts['host']}" if "host" in parts else ""
+    return f"{parts.get('dbname', 'PostgreSQL')}{where}"

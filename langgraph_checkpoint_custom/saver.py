@@ -31,6 +31,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.backend import Backend
+from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.allowlist import Allowed, strict_serde
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.encoding.in_place import encode_unchanged
@@ -126,6 +127,7 @@ _INSTEAD = {
 PLAINTEXT_METADATA = ("source", "step", "run_id")
 
 
+@shared_docstrings
 class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     """The methods of every saver. To create a saver, use `SqliteSaver` or `PostgresSaver`.
 
@@ -240,6 +242,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             _ = self._codec  # Raises ConfigError if the serializer would not use `on_load`.
 
     _given: Any = None
+    _database = ""
     _arguments: Arguments | str = "it is not one of this package's classes"
 
     @property
@@ -265,6 +268,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
             said = f"{type(self).__name__!r} object has no attribute {name!r}{instead}"
             raise AttributeError(said, name=name, obj=self)
+
+    def __repr__(self) -> str:
+        """Return the class and the database, without its password."""
+        tenant = f", tenant {self._dialect.tenant!r}" if self._dialect.tenant else ""
+        return f"<{type(self).__name__} of {self._database or self._dialect.location}{tenant}>"
 
     # Copying and pickling
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -118,4 +119,6 @@ class AsyncSqliteSaver(SqliteSaver):
     All other methods are those of `SqliteSaver`, sync ones included.
     """
 
-    setup = SqliteSaver.asetup  # type: ignore[assignment]
+    async def setup(self, *, searchable: Sequence[str] = ()) -> None:  # type: ignore[override]
+        """Create or migrate the tables, as `asetup` does."""
+        await self.asetup(searchable=searchable)

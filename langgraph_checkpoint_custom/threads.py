@@ -13,6 +13,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -55,6 +56,7 @@ from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_o
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
+@shared_docstrings
 class ThreadMethods(ABC):
     """The methods of `CheckpointSaver` that LangGraph does not define."""
 

@@ -21,6 +21,7 @@ from langgraph_checkpoint_custom.adapters.documents import (
 )
 from langgraph_checkpoint_custom.adapters.json_values import plain
 from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
+from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -39,6 +40,7 @@ class Item(NamedTuple):
     value: dict[str, Any]
 
 
+@shared_docstrings
 class KeyValueStore:
     """Stores dicts by namespace and key; every put is a new version.
 

@@ -28,6 +28,7 @@ from langgraph_checkpoint_custom.adapters.documents import (
 )
 from langgraph_checkpoint_custom.adapters.json_values import plain
 from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
+from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
@@ -149,6 +150,7 @@ class SessionEvent(NamedTuple):
 OnSession = Callable[[SessionEvent], object]
 
 
+@shared_docstrings
 class SessionStore:
     """Stores sessions by thread id; every save is a new version.
 

@@ -1,0 +1,60 @@
+"""What an editor knows of the savers: types that pyright accepts, docstrings, and a repr without the password."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from inspect import getmembers, iscoroutinefunction, isfunction
+from pathlib import Path
+
+import pytest
+
+from langgraph_checkpoint_custom import PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
+from langgraph_checkpoint_custom.adapters.sessions import SessionStore
+from langgraph_checkpoint_custom.aio import AsyncPostgresSaver, AsyncSqliteSaver
+from tests.needs import need
+from tests.stores import Store
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_pyright_accepts_documented_programs(tmp_path: Path) -> None:
+    pyright = need(shutil.which("pyright"), "pyright: npm install --global pyright")
+    settings = {
+        "include": [str(ROOT / "tests" / "editor" / "usage.py")],
+        "extraPaths": [str(ROOT)],
+        "typeCheckingMode": "strict",
+    }
+    project = tmp_path / "pyrightconfig.json"
+    project.write_text(json.dumps(settings))
+    command = [pyright, "--project", str(project), "--pythonpath", sys.executable]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("saver", [AsyncPostgresSaver, AsyncSqliteSaver])
+def test_setup_of_the_async_savers_is_awaited(saver: type) -> None:
+    assert iscoroutinefunction(vars(saver)["setup"])
+
+
+@pytest.mark.parametrize("cls", [PostgresSaver, SqliteSaver, AsyncPostgresSaver, SessionStore, KeyValueStore])
+def test_each_method_says_what_it_does(cls: type) -> None:
+    for name, method in getmembers(cls, isfunction):
+        if not name.startswith("_"):
+            assert method.__doc__, name
+            assert not method.__doc__.startswith("Async version"), name
+    if issubclass(cls, SqliteSaver):
+        assert cls.aput.__doc__ == cls.put.__doc__
+
+
+def test_a_saver_is_printed_without_its_password(store: Store) -> None:
+    with store.open() as saver:
+        assert repr(saver).startswith(f"<{type(saver).__name__} of ")
+        assert repr(saver.for_tenant("acme")).endswith(", tenant 'acme'>")
+    url = "postgresql://me:secret@db.example:5433/app?application_name=x"
+    assert repr(PostgresSaver(url)) == "<PostgresSaver of app on db.example, schema 'langgraph_checkpoint'>"
+    assert "secret" not in repr(PostgresSaver("host=db.example password=secret dbname=app"))
+    assert repr(SqliteSaver("a.db")) == "<SqliteSaver of a.db>"
