@@ -17,7 +17,6 @@ from uuid import uuid4
 from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement, Together
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import SURELY_FIT, CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA, load_statements, with_rows
@@ -28,9 +27,6 @@ FEW = 16
 # Keys of rows in one statement. It finds them in a hash table, which for 10,000 keys of three parts takes about 1 MB.
 # PostgreSQL makes none that may not fit into work_mem, by default 4 MB, and would search the list for each row.
 KEYS = 10_000
-# What copies a thread in distributed tables, in this order. Of the source, rows that are stored meanwhile may be
-# visible to the later ones.
-_COPIES = "copy_thread_checkpoints", "copy_named_blobs", "copy_named_chunks", "copy_thread_writes", "copy_thread_labels"
 _KEY_ARRAYS = {2: ("namespaces", "checkpoint_ids"), 3: ("namespaces", "channels", "versions")}
 _EMPTY = "{}", "{}", "{}"
 _PARAMETER = re.compile(r"%\(\w+\)s")
@@ -50,7 +46,7 @@ class PostgresDialect(SqlDialect):
 
     Citus distributes tables by thread over several servers. A statement runs on the server that has the thread if it
     names the thread in each place, as nearly all do; `citus/` has the others. Citus has no statement that inserts into
-    two tables. So `put` and `copy_thread` check first and store then, as on SQLite; the operation is one transaction.
+    two tables. So `put` checks first and stores then, as on SQLite; the operation is one transaction.
     """
 
     system = "postgresql"
@@ -172,22 +168,6 @@ class PostgresDialect(SqlDialect):
             return self._send(statement)
         lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
         return self._send(statement, lost, locks=self._share(key.thread_id))
-
-    # Copies
-
-    def copy_thread(self, source: str, target: str) -> RoundTrip:
-        """Copy a thread; in distributed tables, only read whether the target has rows of its own, for `store_copy`."""
-        if self.layout is None:
-            return super().copy_thread(source, target)
-        return self._send(self._of_two("copy_thread", source, target), locks=self._locks_of(source, target))
-
-    def store_copy(self, source: str, target: str) -> RoundTrip | None:
-        """Store the copies in distributed tables."""
-        return self._send(*(self._of_two(name, source, target) for name in _COPIES)) if self.layout else None
-
-    def _of_two(self, name: str, source: str, target: str) -> Statement:
-        texts = {"source_json": canonical(source), "target_json": canonical(target)}
-        return self.statement(name, thread_id=source, target=target, **texts)
 
     def _of_keys(
         self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any

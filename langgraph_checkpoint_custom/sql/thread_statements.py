@@ -145,6 +145,14 @@ class ThreadStatements(Statements):
         """Delete blobs; the replies have the places of their chunks."""
         return self._send(*self._of_keys("delete_blobs", thread_id, blobs))
 
+    def delete_unused(self, thread_id: str, blobs: Collection[BlobPlace], labels: Sequence[str]) -> RoundTrip:
+        """Delete blobs and labels."""
+        names = self.array(labels)
+        return self._send(
+            *self._of_keys("delete_blobs", thread_id, blobs),
+            self.statement("delete_labels", thread_id=thread_id, names=names),
+        )
+
     def delete_early_writes(self, thread_id: str, checkpoint_id: str) -> RoundTrip:
         """Delete writes after an id whose checkpoint does not exist."""
         return self._round_trip("delete_early_writes", thread_id=thread_id, checkpoint_id=checkpoint_id)

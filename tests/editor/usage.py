@@ -30,4 +30,5 @@ def in_sync_programs(url: str) -> None:
             print(waiting.thread_id, [each.value for each in waiting.interrupts])
     with SqliteSaver("checkpoints.db") as saver:
         saver.setup(searchable=["user"])
-        print(saver.labels("1"), saver.prune(["1"], strategy="keep_latest"))
+        saver.prune(["1"], strategy="keep_latest")
+        print(saver.labels("1"))
