@@ -242,7 +242,7 @@ class ExactSerializer(SerializerProtocol):
 
     def unpack(self, stored: bytes) -> Any:
         """Decode a value of the type msgpack; if it fails, `reason` returns a better error."""
-        return unpackb(stored, self._revive, _READ)
+        return unpackb(stored, ext_hook=self._revive, option=_READ)
 
     def reason(self, stored: bytes) -> UnreadableValue | None:
         """Return why `unpack` failed, if the cause is inside an extension."""
@@ -265,7 +265,7 @@ class ExactSerializer(SerializerProtocol):
         number = randbits(63) | 1 << 63
         separator = b"\xcf" + number.to_bytes(8, "big")
         together = b"\xdd" + (2 * len(stored)).to_bytes(4, "big") + separator.join([*stored, b""])
-        values = unpackb(together, self._revive, _READ)
+        values = unpackb(together, ext_hook=self._revive, option=_READ)
         if values[1::2] != [number] * len(stored):
             raise UnreadableValue("one of many values does not end where its bytes end")
         found: list[Any] = values[::2]
@@ -275,7 +275,7 @@ class ExactSerializer(SerializerProtocol):
         """Restore an object from its extension."""
         try:
             if code == PYDANTIC_2:
-                content = unpackb(data, self._revive, _READ)
+                content = unpackb(data, ext_hook=self._revive, option=_READ)
                 # A message, for example, whose fields are stored as they were, and which has no further state.
                 if len(content) == 4 and type(content[3]) is not str and self._is_plain:
                     module, name, fields, given = content
@@ -288,8 +288,8 @@ class ExactSerializer(SerializerProtocol):
                     raise UnreadableValue(f"msgpack extension {code} is unknown to this langgraph-checkpoint")
                 return found
             if code == SINGLE and data.startswith(TUPLE):
-                return tuple(unpackb(data[len(TUPLE) :], self._revive, _READ))
-            content = unpackb(data, self._revive, _READ)
+                return tuple(unpackb(data[len(TUPLE) :], ext_hook=self._revive, option=_READ))
+            content = unpackb(data, ext_hook=self._revive, option=_READ)
             if code == DELTA:
                 return DeltaSnapshot(content)
             if code == NUMPY:
