@@ -93,6 +93,42 @@ def test_pure_modules_import_no_clock_thread_loop_or_database(module: str) -> No
         assert called & {"now", "utcnow", "today"} == set(), path
 
 
+# The serializer: between objects and msgpack. The rest of the encoding is about the rows of a checkpoint.
+SERIALIZER = {
+    "allowlist",
+    "classes",
+    "codecs",
+    "extensions",
+    "langgraph_private",
+    "leaves",
+    "libraries",
+    "objects",
+    "restored",
+    "serde",
+}
+
+
+def test_the_serializer_knows_nothing_of_checkpoints() -> None:
+    for path in modules()["encoding"]:
+        names = path.relative_to(PACKAGE / "encoding").with_suffix("").parts
+        if names[0] in SERIALIZER:
+            ours = {name.removeprefix(f"{NAME}.") for name in imports(path) if name.startswith(f"{NAME}.")}
+            assert {name.split(".")[1] for name in ours - {"errors"}} <= SERIALIZER, path
+
+
+def test_no_modules_of_the_encoding_import_each_other_in_a_circle() -> None:
+    room = f"{NAME}.encoding."
+    needed = {
+        path.stem: {name.split(".")[2] for name in imports(path) if name.startswith(room)}
+        for path in modules()["encoding"]
+        if path.parent.name == "encoding"
+    }
+    while needed:
+        free = {module for module, others in needed.items() if not others & needed.keys()}
+        assert free, f"a circle of {sorted(needed)}"
+        needed = {module: others for module, others in needed.items() if module not in free}
+
+
 def test_the_two_drivers_and_dialects_do_not_know_each_other() -> None:
     for module in ("drivers", "sql"):
         for path in modules()[module]:

@@ -167,8 +167,8 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
     if issubclass(cls, date):
         return kind(POSITIONAL, lambda o: [o.year, o.month, o.day])
     if issubclass(cls, time):
-        parts = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")
-        return kind(KEYWORDS, lambda o: {part: getattr(o, part) for part in parts})
+        names = ["hour", "minute", "second", "microsecond", "tzinfo", "fold"]
+        return kind(KEYWORDS, lambda o: {name: getattr(o, name) for name in names})
     if issubclass(cls, timezone):
         return kind(POSITIONAL, lambda o: list(o.__getinitargs__()))
     if issubclass(cls, ZoneInfo):
