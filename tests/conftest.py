@@ -71,6 +71,7 @@ SAMPLED = {
     "behaviour/test_loops_without_sockets.py": 4,
     "drivers/test_ends.py": 3,
     "migrations/test_two_versions.py": 2,
+    "plans/test_deletions.py": 2,
     "races/test_changed_rows.py": 3,
     "races/test_pairs.py": 6,
 }
@@ -111,7 +112,7 @@ def pytest_configure_node(node: Any) -> None:
 # Tests of what sync and async calls do in different ways always run both.
 BOTH_APIS = "drivers/"
 # These use the saver's methods, which the other folders test on both databases. Without --full, each test runs on one.
-ONE_DATABASE = "cli/", "graphs/", "moving/", "ui/test_browser"
+ONE_DATABASE = "adapters/", "cli/", "graphs/", "moving/", "server/", "ui/test_browser", "upstream/"
 
 
 def _path(item: pytest.Item) -> str:
