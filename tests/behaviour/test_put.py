@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from langgraph_checkpoint_custom import CheckpointEncodeError, CheckpointNotFound
 from langgraph_checkpoint_custom.recent import Recent
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, new_versions, put
-from tests.stores import Client, Store
+from tests.stores import Client
 
 ODD_NAMES = ["", "it's", '"', "a,b", "{a}", "%s", ":x", "\\", "[1]", "null", "naïve 🙂", "\n", "branch:to:b", "x" * 400]
 
@@ -65,34 +65,6 @@ async def test_an_unchanged_value_is_stored_once(client: Client, database: Datab
     rows = database.run("SELECT channel, count(*) FROM blobs GROUP BY channel ORDER BY channel")
     assert [tuple(row) for row in rows] == [("a", 1), ("b", 5)]
     assert (await get(client, where)).checkpoint["channel_values"] == {"a": [LONG], "b": [LONG, 5]}
-
-
-@pytest.mark.parametrize("knows", ["has stored it", "has read it"])
-async def test_a_large_value_with_an_old_version_is_not_stored_again(store: Store, client: Client, knows: str) -> None:
-    """A node that changed it in place without writing it changes no checkpoint."""
-    versions = new_versions(["list"])
-    value = [LONG]
-    first = await put(client, "1", {"list": value}, versions=versions)
-    async with store.open() as other:
-        if knows == "has read it":
-            client = Client(other, client.api)
-            value = (await get(client, config())).checkpoint["channel_values"]["list"]
-        value.append("changed in place")
-        second = await put(client, "2", {"list": value}, parent=first, versions=versions, new={})
-        third = await put(client, "3", {"list": value}, parent=second, versions=versions, new={})
-        for where in (first, second, third):
-            assert (await get(client, where)).checkpoint["channel_values"] == {"list": [LONG]}
-
-
-async def test_a_second_child_of_a_checkpoint_has_its_large_values_too(client: Client) -> None:
-    """What is known of the parent is not forgotten with its first child: another run may continue from there."""
-    versions = new_versions(["list"])
-    value = [LONG]
-    parent = await put(client, "1", {"list": value}, versions=versions)
-    await put(client, "2", {"list": value}, parent=parent, versions=versions, new={})
-    value.append("changed in place")
-    second = await put(client, "3", {"list": value}, parent=parent, versions=versions, new={})
-    assert (await get(client, second)).checkpoint["channel_values"] == {"list": [LONG]}
 
 
 @pytest.mark.parametrize("text", ["short", LONG], ids=["small", "large"])
