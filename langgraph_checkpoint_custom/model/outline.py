@@ -187,10 +187,8 @@ def of_checkpoint(outline: Outline, place: Place) -> Set[Place]:
     newest = others[-1] if others else checkpoint_id
     reruns = not others or (newest < checkpoint_id and target.parent_id in (None, newest))
     for other, row in outline.rows.items():
-        if row.checkpoint_ns and (
-            (":" in row.checkpoint_ns and row.root_id == checkpoint_id)
-            or (reruns and (row.hidden or (row.root_id is not None and row.root_id >= newest)))
-        ):
+        started_here = ":" in row.checkpoint_ns and row.root_id == checkpoint_id
+        if started_here or (reruns and (row.hidden or (row.root_id is not None and row.root_id >= newest))):
             chosen.add(other)
     return chosen
 
@@ -200,9 +198,7 @@ def later(outline: Outline, checkpoint_id: str) -> Set[Place]:
     return {
         place
         for place, row in outline.rows.items()
-        if row.hidden
-        or row.checkpoint_id > checkpoint_id
-        or (row.checkpoint_ns and row.root_id is not None and row.root_id >= checkpoint_id)
+        if row.hidden or row.checkpoint_id > checkpoint_id or (row.root_id is not None and row.root_id >= checkpoint_id)
     }
 
 

@@ -208,7 +208,7 @@ class ThreadStatements(Statements):
             *self._of_keys("cut_parents", target, copies.cut),
             *self._of_keys("copy_blobs", source, blobs, target=target),
             *self._of_keys("copy_writes", source, copies.written, target=target),
-            self.statement("mark_fork", target=target, **start)
+            self.statement("mark_fork", thread_id=target, **start)
             if start
             else self.statement("copy_labels", thread_id=source, target=target),
             self.statement("count_checkpoints", thread_id=source),

@@ -1,6 +1,4 @@
--- Deleting and pruning: threads, runs, checkpoints. `model/outline.py` decides what is deleted; the statements here
--- read what it decides by, and change rows by their keys. A row that is stored meanwhile, without the thread's lock, has
--- none of these keys.
+-- Deleting and pruning: what differs from common/deletion.sql.
 
 -- name: delete_thread
 -- differs: one statement, so that it deletes the rows of one snapshot. A transaction that stores single rows takes no
@@ -23,22 +21,17 @@ SELECT thread_id FROM langgraph_checkpoint.writes
 WHERE run_id = ANY (%(run_ids)s::text[]) AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
 ORDER BY 1
 
--- name: select_outline
--- The cells of each `OutlineRow`. Lists are JSON texts, as in SQLite: most are never needed as lists.
-SELECT checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
-    array_to_json(inline_channels)::text, array_to_json(delta_channels)::text,
-    array_to_json(blob_channels)::text, array_to_json(blob_versions)::text
-FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+-- fragment: lists_as_json
+-- differs: the lists are arrays. As JSON texts, as in sqlite/, most are never decoded.
+array_to_json(inline_channels)::text, array_to_json(delta_channels)::text,
+array_to_json(blob_channels)::text, array_to_json(blob_versions)::text
 
--- name: select_sends
--- The checkpoints whose writes have sends.
-SELECT DISTINCT checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.writes
-WHERE thread_id = %(thread_id)s AND channel = '__pregel_tasks'
+-- fragment: by_runs
+-- By one of these runs, or by any if there is no list.
+(%(run_ids)s::text[] IS NULL OR run_id = ANY (%(run_ids)s::text[]))
 
--- name: select_written
--- The checkpoints to which the runs wrote.
-SELECT DISTINCT checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.writes
-WHERE thread_id = %(thread_id)s AND run_id = ANY (%(run_ids)s::text[])
+-- fragment: not_kept
+channel <> ALL (%(kept)s::text[])
 
 -- The rows of many keys. The keys of a statement are sorted, and the rows between the first and the last of them are
 -- read once, in the order of the index, and looked up in a hash table of the keys. IS TRUE keeps the planner from joining
@@ -71,14 +64,6 @@ FROM (
 ) AS b
 CROSS JOIN LATERAL json_array_elements_text(b.chunks::json) AS n (name)
 
--- name: hide_checkpoints
-UPDATE langgraph_checkpoint.checkpoints SET hidden = true
--- include: of_checkpoints
-
--- name: cut_parents
-UPDATE langgraph_checkpoint.checkpoints SET parent_id = NULL
--- include: of_checkpoints
-
 -- name: cut_from_deleted
 -- Children of deleted checkpoints that were stored since the thread was read. A parent_id that is NULL would be compared
 -- with each key.
@@ -91,14 +76,6 @@ WHERE thread_id = %(thread_id)s AND NOT hidden AND parent_id IS NOT NULL AND ((c
 -- name: delete_labels
 DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND name = ANY (%(names)s::text[])
 
--- name: delete_checkpoints
-DELETE FROM langgraph_checkpoint.checkpoints
--- include: of_checkpoints
-
--- name: delete_writes
-DELETE FROM langgraph_checkpoint.writes
--- include: of_checkpoints
-
 -- name: delete_blobs
 -- differs: the reply has the places of their chunks. In sqlite/, select_chunks is sent before.
 WITH deleted AS (
@@ -109,12 +86,6 @@ WITH deleted AS (
 SELECT DISTINCT d.checkpoint_ns, d.channel, n.name
 FROM deleted d CROSS JOIN LATERAL json_array_elements_text(d.chunks::json) AS n (name)
 
--- name: delete_writes_but
--- The writes to a checkpoint, of these runs or of all, except those to the channels in `kept`.
-DELETE FROM langgraph_checkpoint.writes
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
-AND channel <> ALL (%(kept)s::text[]) AND (%(run_ids)s::text[] IS NULL OR run_id = ANY (%(run_ids)s::text[]))
-
 -- name: delete_early_writes
 -- Writes after an id whose checkpoint does not exist.
 DELETE FROM langgraph_checkpoint.writes w
@@ -124,8 +95,3 @@ AND NOT EXISTS (
     WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
     OFFSET 0
 )
-
--- name: delete_all_writes
--- Those of a thread that has no checkpoint left, because nothing refers to them.
-DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
-AND NOT EXISTS (SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s)

@@ -1,5 +1,4 @@
--- Deleting and pruning: threads, runs, checkpoints. `model/outline.py` decides what is deleted; the statements here
--- read what it decides by, and change rows by their keys.
+-- Deleting and pruning: what differs from common/deletion.sql.
 
 -- name: delete_thread
 -- differs: one statement for each table.
@@ -26,21 +25,14 @@ SELECT w.thread_id FROM json_each(:run_ids) AS r
 CROSS JOIN writes w ON w.run_id = r.value AND w.run_id IS NOT NULL AND +w.tenant = :tenant
 ORDER BY 1
 
--- name: select_outline
--- The cells of each `OutlineRow`.
-SELECT checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
-    inline_channels, delta_channels, blob_channels, blob_versions
-FROM checkpoints WHERE thread_id = :thread_id
+-- fragment: lists_as_json
+inline_channels, delta_channels, blob_channels, blob_versions
 
--- name: select_sends
--- The checkpoints whose writes have sends.
-SELECT DISTINCT checkpoint_ns, checkpoint_id FROM writes
-WHERE thread_id = :thread_id AND channel = '__pregel_tasks'
+-- fragment: by_runs
+(:run_ids IS NULL OR +run_id IN (SELECT value FROM json_each(:run_ids)))
 
--- name: select_written
--- The checkpoints to which the runs wrote.
-SELECT DISTINCT checkpoint_ns, checkpoint_id FROM writes
-WHERE thread_id = :thread_id AND +run_id IN (SELECT value FROM json_each(:run_ids))
+-- fragment: not_kept
+channel NOT IN (SELECT value FROM json_each(:kept))
 
 -- The row of a key. A statement that includes one of these is sent once for each key.
 
@@ -58,36 +50,13 @@ CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->>
     AND b.version = k.value ->> 2
 CROSS JOIN json_each(b.chunks) AS n
 
--- name: hide_checkpoints
-UPDATE checkpoints SET hidden = 1
--- include: of_checkpoints
-
--- name: cut_parents
-UPDATE checkpoints SET parent_id = NULL
--- include: of_checkpoints
-
 -- name: delete_labels
 DELETE FROM labels WHERE thread_id = :thread_id AND name IN (SELECT value FROM json_each(:names))
-
--- name: delete_checkpoints
-DELETE FROM checkpoints
--- include: of_checkpoints
-
--- name: delete_writes
-DELETE FROM writes
--- include: of_checkpoints
 
 -- name: delete_blobs
 -- differs: sent after select_chunks.
 DELETE FROM blobs
 -- include: of_blobs
-
--- name: delete_writes_but
--- The writes to a checkpoint, of these runs or of all, except those to the channels in `kept`.
-DELETE FROM writes
-WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
-AND channel NOT IN (SELECT value FROM json_each(:kept))
-AND (:run_ids IS NULL OR +run_id IN (SELECT value FROM json_each(:run_ids)))
 
 -- name: delete_early_writes
 -- Writes after an id whose checkpoint does not exist.
@@ -98,8 +67,3 @@ AND NOT EXISTS (
     WHERE c.thread_id = writes.thread_id AND c.checkpoint_ns = writes.checkpoint_ns
     AND c.checkpoint_id = writes.checkpoint_id
 )
-
--- name: delete_all_writes
--- Those of a thread that has no checkpoint left, because nothing refers to them.
-DELETE FROM writes WHERE thread_id = :thread_id
-AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :thread_id)
