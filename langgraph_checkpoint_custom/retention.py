@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import weakref
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
@@ -24,14 +24,9 @@ from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, 
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.delete import delete_idle, prune_thread
 from langgraph_checkpoint_custom.operations.leases import release_claim, renew_claim, take_claim
-from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, threads_page
+from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, thread_exists, threads_page
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
-from langgraph_checkpoint_custom.operations.sweep import (
-    VisibleCheckpoint,
-    time_of,
-    to_keep,
-    visible_checkpoints,
-)
+from langgraph_checkpoint_custom.operations.sweep import Prospect, prospect, time_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Threads that one statement returns.
@@ -152,40 +147,37 @@ def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_
 def _sweep_thread(
     d: SqlDialect, codec: Values, keep: Retention, now: datetime, thread_id: str, swept: Swept, *, dry_run: bool
 ) -> Generator[Operation[Any], Any, None]:
-    checkpoints: Sequence[VisibleCheckpoint] = yield visible_checkpoints(d, thread_id)
-    if not checkpoints:
+    found: Prospect | None = yield prospect(d, thread_id, {1, keep.keep_last or 1})
+    if found is None:
         return
-    newest = max(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id)
-    pinned = any(checkpoint.labelled for checkpoint in checkpoints)
     idle = False
     if keep.older_than is not None:
-        time = yield time_of(d, codec, Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
+        time = yield time_of(d, codec, Key(thread_id, *found.newest))
         idle = time is not None and now - time > keep.older_than
-    if pinned or not idle:
-        left = to_keep(checkpoints, 1 if idle else keep.keep_last)
-        # `to_keep` counts them by namespace, but a prune may delete a subgraph call with its root checkpoint.
-        calls = any(":" in checkpoint.checkpoint_ns for checkpoint in checkpoints)
-        if not dry_run and (len(left) < len(checkpoints) or (calls and keep.keep_last)):
-            before = yield from _size(d, thread_id)
-            yield prune_thread(d, thread_id, 1 if idle else keep.keep_last or 1)
-            left = yield visible_checkpoints(d, thread_id)
-            swept.freed_bytes += max(0, before - (yield from _size(d, thread_id)))
-        swept.deleted_checkpoints += max(0, len(checkpoints) - len(left))
-        checkpoints = left
+    left = found.checkpoints
+    if found.labelled or not idle:
+        keep_last = 1 if idle else keep.keep_last
+        if keep_last and (superseded := found.superseded[keep_last]):
+            if not dry_run:
+                before = yield from _size(d, thread_id)
+                yield prune_thread(d, thread_id, keep_last)
+                swept.freed_bytes += max(0, before - (yield from _size(d, thread_id)))
+            swept.deleted_checkpoints += superseded
+            left -= superseded
         if keep.max_bytes is None:
             return
         size = yield from _size(d, thread_id)
-        if pinned or swept.kept_bytes + size <= keep.max_bytes:
+        if found.labelled or swept.kept_bytes + size <= keep.max_bytes:
             swept.kept_bytes += size
             return
     else:
         size = yield from _size(d, thread_id)
     if not dry_run:
-        yield delete_idle(d, thread_id, newest.checkpoint_id)
-        if (yield visible_checkpoints(d, thread_id)):  # A run has continued, or a label was set.
+        yield delete_idle(d, thread_id, found.newest[1])
+        if (yield thread_exists(d, thread_id)):  # A run has continued, or a label was set.
             return
     swept.deleted_threads += 1
-    swept.deleted_checkpoints += len(checkpoints)
+    swept.deleted_checkpoints += left
     swept.freed_bytes += size
 
 

@@ -78,8 +78,8 @@ class ThreadMethods(ABC):
 
         Args:
             keep: What to keep.
-            dry_run: Only count. The counts are too low for namespaces of subgraph calls and for the bytes that
-                `keep_last` frees, because only a real prune can find these.
+            dry_run: Only count. The bytes that `keep_last` frees are not counted, because only a real prune can find
+                these.
             tenants: Whether to include the threads of all tenants, with a `max_bytes` of its own for each. The saver of
                 a tenant sweeps only that tenant's threads.
 

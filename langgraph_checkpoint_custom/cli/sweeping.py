@@ -75,13 +75,13 @@ def sweep(
     with opened(url, tenant) as saver:
         if not dry_run:
             confirm("Delete what these options do not keep?", yes=yes)
-        seen, last = 0, ""
+        seen = 0
         with progress("threads", lambda: count_all(saver, tenants, wanted_of(where))) as report:
 
             def run(op: Operation[Any]) -> Any:
-                nonlocal seen, last
-                if op.name == "visible_checkpoints" and (thread := op.arguments()["thread_id"]) != last:
-                    seen, last = seen + 1, thread  # The operation runs twice for a thread that is pruned.
+                nonlocal seen
+                if op.name == "prospect":
+                    seen += 1
                     report(seen, "dry run" if dry_run else "work")
                 return saver.backend.driver.run(op)
 

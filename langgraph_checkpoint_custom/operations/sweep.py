@@ -7,35 +7,57 @@ Must not know: SQL, connections, the clock.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
 from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.model.outline import Outline, Place, superseded
 from langgraph_checkpoint_custom.model.records import time_from
+from langgraph_checkpoint_custom.operations.delete import BYTES
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
-class VisibleCheckpoint(NamedTuple):
-    """A checkpoint that is not hidden."""
+class Prospect(NamedTuple):
+    """What a sweep can do to a thread.
 
-    checkpoint_ns: str
-    checkpoint_id: str
+    Attributes:
+        newest: The newest checkpoint of all namespaces.
+        checkpoints: The number of checkpoints that are not hidden.
+        labelled: Whether any has a label.
+        superseded: How many of these a prune would delete or hide, by the number that it keeps.
+    """
+
+    newest: Place
+    checkpoints: int
     labelled: bool
+    superseded: Mapping[int, int]
 
 
 @operation("read")
-def visible_checkpoints(d: SqlDialect, thread_id: str) -> Steps[list[VisibleCheckpoint]]:
-    """Return the checkpoints of a thread that are not hidden.
+def prospect(d: SqlDialect, thread_id: str, keeps: Collection[int]) -> Steps[Prospect | None]:
+    """Return what a sweep can do to a thread, if it keeps one of these numbers; None if it has no checkpoint.
 
     Round trips: 1.
+    Rows: all checkpoints of the thread, without values.
     """
-    (rows,) = yield d.select_visible_checkpoints(thread_id)
-    return [VisibleCheckpoint(ns, checkpoint_id, bool(labelled)) for ns, checkpoint_id, labelled in rows]
+    rows, labels = yield d.read_outline(thread_id)
+    if not rows:
+        return None
+
+    def look() -> Prospect | None:
+        outline = Outline(rows, {name: (checkpoint_ns, checkpoint_id) for name, checkpoint_ns, checkpoint_id in labels})
+        visible = {row.place for row in outline if not row.hidden}
+        if not visible:
+            return None
+        newest = max(visible, key=lambda place: place[1])
+        gone = {keep: len(visible & superseded(outline, keep)) for keep in keeps}
+        return Prospect(newest, len(visible), bool(labels), gone)
+
+    return (yield from offload(len(rows) * BYTES, look))
 
 
 @operation("read")
@@ -54,14 +76,3 @@ def time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[datetime | None]:
     except Exception:  # The document cannot be read, for any reason.
         return None
     return time if time is None or time.tzinfo else time.replace(tzinfo=timezone.utc)
-
-
-def to_keep(checkpoints: Sequence[VisibleCheckpoint], keep: int | None) -> list[VisibleCheckpoint]:
-    """Return the checkpoints that have a label or are among the `keep` newest of their namespace; all if it is None."""
-    counts: Counter[str] = Counter()
-    found = []
-    for checkpoint in sorted(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id, reverse=True):
-        counts[checkpoint.checkpoint_ns] += 1
-        if keep is None or counts[checkpoint.checkpoint_ns] <= keep or checkpoint.labelled:
-            found.append(checkpoint)
-    return found

@@ -165,10 +165,6 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """Delete every row of a thread."""
         return self._round_trip("delete_thread", locks=self._lock(thread_id), thread_id=thread_id)
 
-    def select_visible_checkpoints(self, thread_id: str) -> RoundTrip:
-        """Read for each checkpoint of a thread that is not hidden: its namespace, its id, whether it has a label."""
-        return self._send(self.statement("select_visible_checkpoints", thread_id=thread_id))
-
     def select_document(self, key: Key) -> RoundTrip:
         """Read the document of a checkpoint, without its blobs."""
         return self._send(self.statement("select_document", **key._asdict()))

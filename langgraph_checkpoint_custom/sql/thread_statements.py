@@ -107,6 +107,10 @@ class ThreadStatements(Statements):
             statements += self._statements("select_written", thread_id=thread_id, run_ids=self.array(run_ids))
         return self._send(*statements, locks=self._lock(thread_id))
 
+    def read_outline(self, thread_id: str) -> RoundTrip:
+        """Read the outline of a thread and its labels, without a lock."""
+        return self._round_trip("select_outline", "select_labels", thread_id=thread_id)
+
     def select_sends(self, thread_id: str) -> RoundTrip:
         """Read the places of the checkpoints whose writes have sends."""
         return self._round_trip("select_sends", thread_id=thread_id)

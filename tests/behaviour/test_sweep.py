@@ -91,6 +91,17 @@ def test_the_newest_checkpoints_stay(saver: CheckpointSaver, api: str) -> None:
         assert found.checkpoint["channel_values"] == {"a": f"{LONG} {number}"}
 
 
+def test_a_dry_run_counts_the_subgraph_calls_that_a_sweep_deletes(saver: CheckpointSaver) -> None:
+    for number in (1, 2, 3):
+        put(saver, "t", number)
+        put(saver, "t", number, ns=f"call:{number}", parents={"": f"{number:06}"})
+        put(saver, "t", number, ns="memory", parents={"": f"{number:06}"})
+    tried = [saver.sweep(Retention(keep_last=keep), dry_run=True).deleted_checkpoints for keep in (3, 2, 1)]
+    done = [saver.sweep(Retention(keep_last=keep)).deleted_checkpoints for keep in (3, 2, 1)]
+    assert tried == [sum(done[:end]) for end in (1, 2, 3)]
+    assert done[2] > 2  # The call with its root checkpoint, and the memory of that.
+
+
 def test_a_labelled_checkpoint_and_its_thread_stay(saver: CheckpointSaver) -> None:
     for number in range(1, 6):
         put(saver, "t", number, days=40)

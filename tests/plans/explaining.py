@@ -179,7 +179,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "copy": d.store_copies("t7", "new", copied, copied.blobs),
         "delete a thread": d.delete_thread("t7"),
         "places": d.select_checkpoint_ids(["t7"]),
-        "places that a prune looks at": d.select_visible_checkpoints("t7"),
+        "outline that a sweep reads": d.read_outline("t7"),
         "fork point": d.select_fork_point("t7", "t8", None, "run7-3"),
         "fork": d.store_copies("t7", "new", forked, forked.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
         "label": d.label_checkpoint(Key("t7", "", None), "name"),

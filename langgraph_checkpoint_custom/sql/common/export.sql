@@ -7,14 +7,6 @@ SELECT c.checkpoint_ns, c.checkpoint_id, (
 )
 FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s
 
--- name: select_visible_checkpoints
--- What a sweep reads first: the namespace and id of each checkpoint that is not hidden, and whether it has a label.
-SELECT c.checkpoint_ns, c.checkpoint_id, EXISTS (
-    SELECT 1 FROM langgraph_checkpoint.labels l
-    WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = c.checkpoint_ns AND l.checkpoint_id = c.checkpoint_id
-)
-FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s AND NOT c.hidden
-
 -- name: select_document
 SELECT checkpoint_type, checkpoint FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s

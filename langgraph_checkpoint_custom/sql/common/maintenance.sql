@@ -88,6 +88,7 @@ FROM langgraph_checkpoint.labels WHERE thread_id >= %(bottom)s AND thread_id < %
 
 -- name: doctor_writes
 -- The writes of threads without a checkpoint.
-SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx
-FROM langgraph_checkpoint.writes w WHERE thread_id >= %(bottom)s AND thread_id < %(top)s
-AND (SELECT min(c.checkpoint_ns) FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = w.thread_id) IS NULL
+SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx FROM langgraph_checkpoint.writes
+WHERE thread_id >= %(bottom)s AND thread_id < %(top)s AND thread_id NOT IN (
+    SELECT thread_id FROM langgraph_checkpoint.checkpoints WHERE thread_id >= %(bottom)s AND thread_id < %(top)s
+)
