@@ -498,9 +498,10 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             return self._note_start(config, self._driver.run(get_tuple_to_write(*self._read_arguments(config))))
         dialect = self._dialect
         if dialect.sends_forms:
-            rows = self._driver.send(*dialect.read_form(key_of(config)))
-            if not dialect.has_more(rows):
-                return self._build(dialect.rows(rows))
+            key = key_of(config)
+            rows = dialect.read_rows(key, self._driver.send(*dialect.read_form(key)))
+            if rows is not None:
+                return self._build(rows)
         return self._driver.run(get_tuple(*self._read_arguments(config)))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -509,9 +510,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             return self._note_start(config, await self._driver.arun(get_tuple_to_write(*self._read_arguments(config))))
         dialect = self._dialect
         if dialect.sends_forms:
-            reply = await self._driver.asend(*dialect.read_form(key_of(config)))
-            if not dialect.has_more(reply):
-                rows = dialect.rows(reply)
+            key = key_of(config)
+            rows = dialect.read_rows(key, await self._driver.asend(*dialect.read_form(key)))
+            if rows is not None:
                 if (size := size_of(rows)) < OFFLOAD_BYTES:
                     return self._build(rows)
                 found: CheckpointTuple | None = await self._driver.aoffload(Offload(size, partial(self._build, rows)))

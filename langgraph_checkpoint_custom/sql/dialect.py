@@ -24,6 +24,7 @@ from langgraph_checkpoint_custom.model.keys import (
     CheckpointRow,
     Key,
     Page,
+    TupleRow,
     WriteRow,
 )
 from langgraph_checkpoint_custom.sql.store_statements import StoreStatements
@@ -120,9 +121,9 @@ class SqlDialect(StoreStatements, ThreadStatements):
             return self._found.layout.latest, (thread_id, checkpoint_ns)
         return self._found.layout.exact, (thread_id, checkpoint_ns, checkpoint_id)
 
-    def has_more(self, rows: Sequence[Row]) -> bool:
-        """Whether there is more of a checkpoint than what `read_form` has read: on SQLite, its blobs."""
-        return False
+    def read_rows(self, key: Key, reply: Sequence[Row]) -> list[TupleRow] | None:
+        """The rows of the reply to `read_form`; None if there is more of the checkpoint: on SQLite, its blobs."""
+        return self.rows(reply)
 
     def select_page(self, page: Page) -> RoundTrip:
         """Read the rows of one page of a list: `TupleRow`."""

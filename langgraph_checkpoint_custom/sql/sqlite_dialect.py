@@ -23,7 +23,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode  # json.loads first checks the type of its argument.
 
 _EMPTY = "[]", "[]", "[]"
-_IDX = TupleRow._fields.index("idx")
+_MORE = 4  # The column of `read_form` that says whether there is more of a checkpoint.
 
 _KEY_COLUMNS = {2: ("checkpoint_ns", "checkpoint_id"), 3: ("checkpoint_ns", "channel", "version")}
 
@@ -106,9 +106,16 @@ class SqliteDialect(SqlDialect):
         form, params = super().read_form(key)
         return form, params * (3 if key.checkpoint_id is None else 2)
 
-    def has_more(self, rows: Sequence[Row]) -> bool:
-        """Whether there is more of the checkpoint than `read_form` has read."""
-        return bool(rows) and bool(rows[0][_IDX])
+    def read_rows(self, key: Key, reply: Sequence[Row]) -> list[TupleRow] | None:
+        """The rows of the reply, whose own first column is the id of the checkpoint, or NULL for a write."""
+        if reply and reply[0][0] is not None and reply[0][_MORE]:
+            return None
+        thread_id, checkpoint_ns, _ = key
+        make = tuple.__new__  # As `_make` does it.
+        return [
+            make(TupleRow, ("write" if it is None else "checkpoint", thread_id, checkpoint_ns, it, *cells, None, None))
+            for it, *cells in reply
+        ]
 
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs, whose keys are one list."""

@@ -45,21 +45,19 @@ ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 -- long. Parameters go by position.
 
 -- fragment: read_checkpoint
+-- Without the columns that are known or empty: they take a fifth of the time.
 SELECT
-    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
+    checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
     blob_channels <> '[]' OR (format < 4 AND EXISTS (
         SELECT 1 FROM writes w
         WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.parent_id
         AND w.channel = '__pregel_tasks'
     )) AS idx,
-    checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
-    NULL AS channels, NULL AS versions
+    checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2
 FROM checkpoints c
 
 -- fragment: read_writes
-SELECT
-    'write', thread_id, checkpoint_ns, checkpoint_id, channel, task_id, task_path, idx, type, value,
-    NULL, NULL, NULL, NULL
+SELECT NULL, channel, task_id, task_path, idx, type, value, NULL, NULL
 FROM writes
 
 -- name: read_latest
