@@ -50,7 +50,7 @@ def prospect(d: SqlDialect, thread_id: str, keeps: Collection[int]) -> Steps[Pro
 
     def look() -> Prospect | None:
         outline = Outline(rows, {name: (checkpoint_ns, checkpoint_id) for name, checkpoint_ns, checkpoint_id in labels})
-        visible = {row.place for row in outline if not row.hidden}
+        visible = {row.place for row in outline.rows.values() if not row.hidden}
         if not visible:
             return None
         newest = max(visible, key=lambda place: place[1])
