@@ -75,19 +75,18 @@ async def main():
 
 asyncio.run(main())
 """
-BLOCKS = _blocks(README)
 DOCUMENTS = sorted(path.name for path in (ROOT / "docs").glob("*.md") if _blocks(path.read_text("utf-8")))
 # Packages that are not in the extra `dev`.
 NEEDED = {"adapters.md": ("cubeloop", "pydantic_deep")}
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_the_readmes_examples_run(number: int, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", BLOCKS[number]], check=False, capture_output=True, text=True, cwd=tmp_path
-    )
+def test_the_readmes_example_remembers_the_first_turn(tmp_path: Path) -> None:
+    (block,) = _blocks(README)
+    done = subprocess.run([sys.executable, "-c", block], check=False, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "{'number': 2}\n"
+    first, second = done.stdout.splitlines()
+    assert first == "You said ['Hello!']."
+    assert f"`{second}`" in README
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -102,6 +101,15 @@ def test_the_documents_examples_run(name: str, tmp_path: Path, request: pytest.F
         _run(code, tmp_path)
 
 
+# After FastAPI's block: users have threads of their own.
+TURNS = """
+from fastapi.testclient import TestClient
+
+with TestClient(app) as client:
+    assert client.post("/ann/threads/1", params={"said": "a"}).json() == {"said": "a", "heard": ["a"]}
+    assert client.post("/ann/threads/1", params={"said": "b"}).json()["heard"] == ["a", "b"]
+    assert client.post("/bob/threads/1", params={"said": "c"}).json()["heard"] == ["c"]
+"""
 # After FastAPI's block: one request waits in its node until another has continued the thread.
 CONFLICT = """
 import threading
@@ -135,6 +143,33 @@ with TestClient(app) as client, ThreadPoolExecutor() as pool:
 """
 
 
+# After Django's block: async and sync views share a saver.
+VIEWS = """
+import django
+from django.test import AsyncClient, Client
+
+settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"])
+django.setup()
+
+
+async def asked():
+    client = AsyncClient()
+    for said in ("a", "b"):
+        response = await client.get("/async/1", {"said": said})
+    assert response.json()["heard"] == ["a", "b"]
+
+
+saver.setup()
+asyncio.run(asked())
+assert Client().get("/sync/1", {"said": "c"}).json()["heard"] == ["a", "b", "c"]
+"""
+
+
+def test_the_applications_for_fastapi_and_django_remember(tmp_path: Path, empty_postgres_url: str) -> None:
+    graph, fastapi, django, *_ = _blocks((ROOT / "docs" / "frameworks.md").read_text("utf-8"))
+    _run("\n".join((graph, fastapi, TURNS, django, VIEWS)), tmp_path, CHECKPOINT_URL=empty_postgres_url)
+
+
 def test_fastapi_answers_409_if_another_request_has_continued_the_thread(
     tmp_path: Path, empty_postgres_url: str
 ) -> None:
@@ -154,13 +189,25 @@ def test_the_readme_has_the_two_commands() -> None:
 
 
 def test_the_numbers_in_the_documents_are_those_of_the_code() -> None:
-    assert f"1 per page of {PAGE}" in (ROOT / "docs" / "guarantees.md").read_text("utf-8")
-    limits = (ROOT / "docs" / "limits.md").read_text("utf-8")
-    for text in (README, limits):
+    guarantees = " ".join((ROOT / "docs" / "guarantees.md").read_text("utf-8").split())
+    assert f"1 per page of {PAGE}" in guarantees
+    for text in (README, guarantees):
         assert f"{model.MAX_THREAD_ID:,} bytes (threads) and {model.MAX_ID} (checkpoints, tasks, runs)" in text
-        assert f"{model.MAX_NAME:,} bytes" in text
-        assert f"{model.SURELY_FIT:,} bytes" in text
-    assert f"may have {model.MAX_TENANT} bytes, and a label {model.MAX_ID}." in limits
+    assert f"may have {model.MAX_NAME:,} bytes" in guarantees
+    assert f"{model.SURELY_FIT:,} bytes of thread id, tenant, namespace and channel together always fit" in guarantees
+    assert f"may have {model.MAX_TENANT} bytes, and a label {model.MAX_ID}." in guarantees
+
+
+def test_the_tests_of_the_guarantees_exist() -> None:
+    """A name without a folder is in the folder of the name before it."""
+    _, _, table = (ROOT / "docs" / "guarantees.md").read_text("utf-8").partition("\n## Tests\n")
+    rows = re.findall(r"^\| .* \| (`.*) \|$", table, re.MULTILINE)
+    assert len(rows) > 10
+    for row in rows:
+        folder = ""
+        for name in re.findall(r"`([^`]+)`", row):
+            folder = name.rpartition("/")[0] if "/" in name else folder
+            assert list((ROOT / "tests" / folder).glob(name.rpartition("/")[2] or "*.py")), name
 
 
 @pytest.mark.parametrize("saver", [CheckpointSaver, SqliteSaver, PostgresSaver])
@@ -239,7 +286,6 @@ def test_the_documents_queries_run(name: str, postgres_url: str) -> None:
     ],
 )
 def test_the_comparison_says_what_savers_have(row: str, saver: type[BaseCheckpointSaver[str]]) -> None:
-    """Covers the savers that are installed here; the others were looked up in the versions that the page names."""
     page = (ROOT / "docs" / "comparison.md").read_text("utf-8")
     (head,) = re.findall(r"^\| package (\| `delete_thread` .*) \|$", page, re.MULTILINE)
     (said,) = re.findall(rf"^\| {row} (\| (?:yes|no)\b.*) \|$", page, re.MULTILINE)

@@ -145,7 +145,7 @@ async def test_nothing_can_be_changed_through_the_view(client: Client, database:
 
 @pytest.fixture
 def reader(postgres_url: str) -> Iterator[str]:
-    """The URL of a role that may read the view and no table with values, as in docs/roles.md."""
+    """The URL of a role that may read the view and no table with values, as in docs/postgres.md."""
     name = f"reader_{postgres_url.rpartition('test_')[2][:12]}"
     statements = (
         "CREATE ROLE {}",

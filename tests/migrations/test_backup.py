@@ -17,11 +17,10 @@ from langgraph.graph import START, StateGraph
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver, open_saver
 from tests.faults.cluster import Cluster, running_cluster
 from tests.invariants import Tables, check_invariants, read_tables
-from tests.migrations.test_roles import AFTER_SETUP, MAKE_ROLES, execute
+from tests.migrations.test_roles import AFTER_SETUP, MAKE_ROLES, VACUUM, execute
 from tests.stores import Store
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text("utf-8")
-(VACUUM,) = re.findall(r"^```sql\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
 DUMP, RESTORE = re.findall(r"^(pg_(?:dump|restore) .*)$", DOCUMENT, re.MULTILINE)
 WITHOUT_ROLES = "--no-owner --no-privileges"
 STEPS = 5

@@ -1,4 +1,4 @@
-"""The two roles of docs/roles.md, created by the SQL in the document, on a separate server."""
+"""The two roles of docs/postgres.md, created by the SQL in the document, on a separate server."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.workload import OPERATIONS, fill, read
 from tests.stores import Client
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "roles.md").read_text("utf-8")
-MAKE_ROLES, AFTER_SETUP = re.findall(r"^```sql\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text("utf-8")
+MAKE_ROLES, AFTER_SETUP, VACUUM = re.findall(r"^```sql\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
 TABLES = ("checkpoints", "blobs", "writes")
 
 

@@ -1,4 +1,4 @@
-"""Measures, and writes `measured.json` and the section of docs/comparison.md: `python -m tests.table`."""
+"""Measures, and writes `measured.json` and docs/values.md: `python -m tests.table`."""
 
 from __future__ import annotations
 

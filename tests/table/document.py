@@ -1,4 +1,4 @@
-"""The section of docs/comparison.md with the measurements, made from `measured.json`."""
+"""docs/values.md, made from `measured.json`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,23 @@ from tests.exactly import GIVEN
 from tests.table.measuring import Fate, Name
 from tests.table.values import GROUPS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "comparison.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "values.md"
 MEASURED = Path(__file__).with_name("measured.json")
-BEGIN = "<!-- made by `python -m tests.table` -->\n"
-END = "<!-- the end of what it makes -->\n"
+INTRODUCTION = """# Values
+
+What comes back from LangGraph's own savers and from this one. `python -m tests.table` makes this page.
+
+For each value, a node of a graph writes it to the state, with `durability="sync"`. Another process then reads it with
+`get_state`. This saver gives the same results on both databases, here with the default `on_inexact`. We chose the
+values ourselves.
+
+- **same**: The same type and content at every level, private attributes included: `1` is not `True`, NaN is NaN.
+- **which fields were given**: The same, except for `model_fields_set`.
+- **changed**: What was stored → what came back, or the part that differs. An array that is **read-only** cannot be
+  changed in place.
+- **refused**: An error ends the run, and nothing of the value is stored. **Yet stored**: the value is in the state.
+- **stuck**: An error ends the run or the read, and so does every later attempt to continue.
+"""
 SAVERS = {
     "official sqlite": "LangGraph's on SQLite",
     "official postgres": "LangGraph's on PostgreSQL",
@@ -54,37 +67,43 @@ def write(rows: Rows, measured_with: str) -> None:
     """Write both files."""
     lines = [[measured_with], *([*name, *row] for name, row in rows.items())]
     MEASURED.write_text("[\n" + ",\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n]\n", "utf-8")
-    before, _, rest = DOCUMENT.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    DOCUMENT.write_text(before + BEGIN + text_of(rows, measured_with) + END + after, "utf-8")
+    DOCUMENT.write_text(text_of(rows, measured_with), "utf-8")
 
 
 def read() -> tuple[Rows, str, str]:
-    """What was measured, and with which versions; and the document's section."""
+    """What was measured, and with which versions; and the document."""
     (measured_with,), *lines = json.loads(MEASURED.read_text("utf-8"))
-    _, _, rest = DOCUMENT.read_text("utf-8").partition(BEGIN)
-    return {(kind, name): tuple(row) for kind, name, *row in lines}, measured_with, rest.partition(END)[0]
+    return {(kind, name): tuple(row) for kind, name, *row in lines}, measured_with, DOCUMENT.read_text("utf-8")
 
 
 def text_of(rows: Rows, measured_with: str) -> str:
-    """The counts, a table of what the savers treat differently, and lists of what they treat alike."""
-    given = [name for name, row in rows.items() if row == (ONLY_GIVEN, ONLY_GIVEN, SAME)]
+    """The counts, lists of what all savers treat alike or both of LangGraph's do, and a table of the rest."""
     alike = {name: row[0] for name, row in rows.items() if len(set(row)) == 1}
-    changed = {name: text.partition(": ")[2] for name, text in alike.items() if text.startswith("changed: ")}
-    apart = [name for name in rows if name not in alike and name not in given]
+    theirs = {name: row[0] for name, row in rows.items() if row[0] == row[1] != row[2] == SAME}
+    given = [name for name, text in theirs.items() if text == ONLY_GIVEN]
+    changed, lost = (
+        {name: text.partition(": ")[2] for name, text in texts.items() if text.startswith("changed: ")}
+        for texts in (alike, theirs)
+    )
+    apart = [name for name in rows if name not in alike and name not in theirs]
     return "\n".join(
         [
+            INTRODUCTION,
             f"Measured with {measured_with}.\n",
             *_counts(rows),
-            "\n### Where they differ\n",
+            "\n## The same here, refused by LangGraph's savers\n",
+            *_list(name for name, text in theirs.items() if text == "refused"),
+            "\n## The same here, changed by LangGraph's savers\n",
+            *_list((kind, f"{name} ({lost[kind, name]})") for kind, name in lost if (kind, name) not in given),
+            "\n## Other differences\n",
             *_table(rows, apart),
-            "\n### Where only LangGraph's savers lose which fields of a model were given\n",
+            "\n## The same here; with LangGraph's savers, not which fields of a model were given\n",
             *_list((kind, name) for kind, name in given),
-            "\n### Changed by all, in the same way\n",
+            "\n## Changed by all, in the same way\n",
             *_list((kind, f"{name} ({changed[kind, name]})") for kind, name in changed),
-            "\n### Refused by all, before anything is stored\n",
+            "\n## Refused by all, before anything is stored\n",
             *_list(name for name, text in alike.items() if text == "refused"),
-            "\n### The same with all\n",
+            "\n## The same with all\n",
             *_list(name for name, text in alike.items() if text == SAME),
             "",
         ]

@@ -1,4 +1,4 @@
-"""docs/comparison.md says what happens to each value, and is right."""
+"""docs/values.md says what happens to each value, and is right."""
 
 from __future__ import annotations
 
