@@ -86,11 +86,11 @@ class PostgresDialect(SqlDialect):
             return lines
         return [line for line in (each.removesuffix(_SECURED) for each in lines) if not _ROW_SECURITY.search(line)]
 
-    def _send(self, *statements: Statement, locks: Sequence[Statement] = ()) -> RoundTrip:
-        """Send a tenant's statements between those that row-level security needs, which distributed tables lack."""
+    def _around(self) -> tuple[Sequence[Statement], Sequence[Statement]]:
+        """Return what row-level security needs for a tenant; distributed tables do not have it."""
         if not self.tenant or self.layout:
-            return RoundTrip(statements, locks)
-        return RoundTrip(statements, (self.statement("enter_tenant"), *locks), (self.statement("leave_tenant"),))
+            return (), ()
+        return (self.statement("enter_tenant"),), (self.statement("leave_tenant"),)
 
     @staticmethod
     def array(values: Sequence[str]) -> str:

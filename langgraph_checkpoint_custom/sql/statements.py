@@ -169,7 +169,12 @@ class Statements(ABC):
         return params
 
     def _send(self, *statements: Statement, locks: Sequence[Statement] = ()) -> RoundTrip:
-        return RoundTrip(statements, locks)
+        before, after = self._around()
+        return RoundTrip(statements, (*before, *locks), after)
+
+    def _around(self) -> tuple[Sequence[Statement], Sequence[Statement]]:
+        """Return what is sent before and after the statements of each round trip."""
+        return (), ()
 
     def _lock(self, thread_id: str) -> Sequence[Statement]:
         """Return what locks a thread alone until the transaction ends; see postgres/transactions.sql."""

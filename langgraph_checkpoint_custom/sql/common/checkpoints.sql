@@ -90,6 +90,16 @@ WITH page AS MATERIALIZED (
     ORDER BY checkpoint_id DESC LIMIT %(limit)s
 )
 
+-- fragment: with_page_of_thread
+-- All rows of the thread are read and sorted.
+WITH page AS MATERIALIZED (
+    -- include: from_checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_id >= %(floor)s AND NOT hidden
+    AND (checkpoint_id, checkpoint_ns) < (%(before)s, %(ns_below)s)
+    -- include: matches_filter
+    ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
+)
+
 -- fragment: with_page_of_store
 WITH page AS MATERIALIZED (
     -- include: from_checkpoints

@@ -142,19 +142,6 @@ WITH page AS MATERIALIZED (
 -- include: blobs_of_page
 -- include: rows_of_page
 
--- fragment: with_page_of_thread
--- Only the rows of the thread are read and sorted. OFFSET 0 keeps the index over the newest checkpoints of all threads
--- from being used.
-WITH page AS MATERIALIZED (
-    SELECT * FROM (
-        SELECT * FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s OFFSET 0
-    ) AS t
-    WHERE checkpoint_id >= %(floor)s AND NOT hidden
-    AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
-    -- include: matches_filter
-    ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
-)
-
 -- fragment: thread_of_page
 -- The thread of a row in `p`: in a statement about many threads, it is the row's.
 p.thread_id

@@ -8,9 +8,10 @@
 -- has its seed; `unseeded_after` are the channels that have none after that. A parent chain that loops repeats a row in
 -- the end, and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its
 -- parent may be deleted.
--- differs: lead() makes a parent chain cost one scan for each range, and not one lookup for each parent. `start` is
--- separate from `target`. A policy is checked before a condition that contains a query, and in a generic plan that
--- would read all rows of the thread.
+-- lead() makes a parent chain cost one scan for each range, and not one lookup for each parent. Without OFFSET 0, all
+-- checkpoints or writes of the thread would be read for a join ("delta history" in tests/plans/test_plans.py shows it).
+-- `start` is separate from `target`. A policy is checked before a condition that contains a query, and in a generic
+-- plan that would read all rows of the thread.
 WITH RECURSIVE start AS MATERIALIZED (
     SELECT coalesce(%(checkpoint_id)s, (
         -- include: newest_of_namespace

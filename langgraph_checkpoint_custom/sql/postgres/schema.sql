@@ -4,7 +4,7 @@
 -- cannot turn into a join over a complete thread, because of OFFSET 0 or LIMIT 1; the same holds in NOT EXISTS. The
 -- planner's estimates are worst for the threads that matter. To find out whether there is any row for the first columns
 -- of a key, a statement uses max(), min() or ORDER BY and LIMIT. With EXISTS alone, the planner would expect many such
--- rows and read the table from its start.
+-- rows and read the table from its start. tests/plans/test_plans.py shows these plans.
 --
 -- `tenant` is an ordinary column that the client fills, because the expression of a generated column is planned again
 -- with each statement.
@@ -31,14 +31,14 @@ SELECT
     )
 
 -- name: schema_create
--- differs: SQLite has no schemas to create.
+-- SQLite has no schemas to create.
 CREATE SCHEMA langgraph_checkpoint
 
 -- name: schema_create_table
 CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (number integer PRIMARY KEY, name text NOT NULL)
 
 -- name: searchable_lock
--- differs: SQLite has one writer at a time. CREATE INDEX CONCURRENTLY takes this lock as well.
+-- SQLite has one writer at a time. CREATE INDEX CONCURRENTLY takes this lock as well.
 LOCK TABLE langgraph_checkpoint.checkpoints IN SHARE UPDATE EXCLUSIVE MODE
 
 -- name: searchable_indexes
@@ -58,11 +58,11 @@ coalesce(
 )
 
 -- name: searchable_drop
--- differs: SQLite has no invalid indexes, which a CREATE INDEX CONCURRENTLY that failed leaves.
+-- SQLite has no invalid indexes, which a CREATE INDEX CONCURRENTLY that failed leaves.
 DROP INDEX IF EXISTS langgraph_checkpoint.searchable_key
 
 -- name: searchable_make_view
--- differs: SQLite has no row-level security. Under row-level security, PostgreSQL uses an index only for conditions
+-- SQLite has no row-level security. Under row-level security, PostgreSQL uses an index only for conditions
 -- that are leakproof: text = text is, an expression on JSON is not. The view contains the expression and the tenant's
 -- condition, and belongs to the owner of the tables.
 CREATE OR REPLACE VIEW langgraph_checkpoint.searched_key WITH (security_barrier) AS

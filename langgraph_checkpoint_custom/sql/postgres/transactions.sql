@@ -1,16 +1,16 @@
 -- What a transaction begins and ends with: tenants and locks.
 
 -- name: enter_tenant
--- differs: SQLite has no row-level security. The policies of the tables read this setting. It ends with the
+-- SQLite has no row-level security. The policies of the tables read this setting. It ends with the
 -- transaction.
 SELECT set_config('langgraph_checkpoint_custom.tenant', %(tenant)s, true)
 
 -- name: leave_tenant
--- differs: as enter_tenant. The transaction may be the caller's and go on, so the setting is taken back.
+-- As enter_tenant. The transaction may be the caller's and go on, so the setting is taken back.
 SELECT set_config('langgraph_checkpoint_custom.tenant', '', true)
 
 -- name: hides_tenants
--- differs: SQLite has no row-level security. Whether the policies of the tables apply to this role.
+-- SQLite has no row-level security. Whether the policies of the tables apply to this role.
 SELECT row_security_active(c.oid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints'
@@ -23,17 +23,17 @@ WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints'
 -- one row of none.
 
 -- name: lock_thread
--- differs: SQLite has one writer at a time.
+-- SQLite has one writer at a time.
 SELECT count(*), pg_advisory_xact_lock(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0)))
 FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s
 
 -- name: share_thread
--- differs: as lock_thread.
+-- As lock_thread.
 SELECT count(*), pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0)))
 FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s
 
 -- name: limit_waiting
--- differs: SQLite has no statements for a batch of calls. A call that stores a row again waits if that row is being
+-- SQLite has no statements for a batch of calls. A call that stores a row again waits if that row is being
 -- deleted. After this time the statement fails and each call is sent alone, so the other calls of the batch wait no
 -- longer. Deleting a thread of 1,000 checkpoints takes 15 ms.
 SELECT set_config('lock_timeout', '100ms', true)

@@ -86,17 +86,6 @@ WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 SELECT rowid AS row, thread_id, checkpoint_ns, checkpoint_id, parent_id, format, blob_channels, blob_versions
 FROM checkpoints
 
--- fragment: with_page_of_thread
--- Only the rows of the thread are read and sorted. The unary plus keeps the index over the newest checkpoints of all
--- threads from being used.
-WITH page AS MATERIALIZED (
-    -- include: from_checkpoints
-    WHERE thread_id = :thread_id AND +checkpoint_id >= :floor AND NOT hidden
-    AND (+checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
-    -- include: matches_filter
-    ORDER BY +checkpoint_id DESC, checkpoint_ns DESC LIMIT :limit
-)
-
 -- fragment: blobs_of_one
 , found AS NOT MATERIALIZED (
     SELECT b.*

@@ -8,7 +8,7 @@
 -- has its seed; `unseeded_after` are the channels that have none after that. A parent chain that loops repeats a row in
 -- the end, and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its
 -- parent may be deleted.
--- differs: the next lower id is looked up, because lead() would read the thread to its end. A channel is searched for
+-- The next lower id is looked up, because lead() would read the thread to its end. A channel is searched for
 -- in the text of a list before the list is parsed, which takes longer.
 WITH RECURSIVE target AS MATERIALIZED (
     SELECT checkpoint_id, parent_id, CASE WHEN hidden THEN delta_channels END AS replayed, (
