@@ -406,7 +406,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """
         encoded = self._encode(config, checkpoint, metadata, new_versions)
         if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
-            self._driver.send(self._dialect.put_form, self._dialect.put_params(encoded))
+            self._driver.send(*self._dialect.put_form(encoded))
             return self._remember_stored(encoded)
         if isinstance(encoded, Offload):
             encoded = encoded.work()
@@ -425,7 +425,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """Async version of `put`."""
         encoded = self._encode(config, checkpoint, metadata, new_versions)
         if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
-            await self._driver.asend(self._dialect.put_form, self._dialect.put_params(encoded))
+            await self._driver.asend(*self._dialect.put_form(encoded))
             return self._remember_stored(encoded)
         check = self._check(config, checkpoint, new_versions) if self._checks_unchanged else None
         if isinstance(encoded, Offload):

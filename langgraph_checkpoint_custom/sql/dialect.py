@@ -37,21 +37,25 @@ class SqlDialect(StoreStatements, ThreadStatements):
     # Storing
 
     @abstractmethod
-    def put_params(self, row: CheckpointRow) -> tuple[Any, ...]:
-        """The parameters of `put_form`, and the first ones of `insert_checkpoint_on_parent`."""
+    def put_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
+        """What stores a checkpoint that is one row and refers to no other rows, and its parameters.
+
+        A checkpoint that exists is replaced.
+        """
 
     def insert_checkpoint(self, row: CheckpointRow) -> RoundTrip:
         """Store a checkpoint with `put_form`."""
-        return self._send(self.put_form.with_params(self.put_params(row)))
+        form, params = self.put_form(row)
+        return self._send(form.with_params(params))
 
     def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip | None:
         """Store a checkpoint that is one row, if its parent exists and is not hidden; the reply has a row if so.
 
         None if `put_checkpoint` has to do that.
         """
-        name = "insert_checkpoint_on_parent"
+        name, (_, params) = "insert_checkpoint_on_parent", self.put_form(row)
         parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
-        statement = Statement(name, self._texts[name], (*self.put_params(row), *parent))
+        statement = Statement(name, self._texts[name], (*params, *parent))
         return self._send(statement, locks=self._share(row.thread_id))
 
     @abstractmethod

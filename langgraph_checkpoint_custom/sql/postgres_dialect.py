@@ -102,11 +102,11 @@ class PostgresDialect(SqlDialect):
         """A list of texts from an array, which psycopg has made a list already."""
         return value or []
 
-    def put_params(self, row: CheckpointRow) -> tuple[Any, ...]:
-        """The parameters of `put_form`."""
+    def put_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
+        """What stores a checkpoint that is one row, and its parameters."""
         thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id
         lists = map(_texts, row[7:11]) if row.delta_channels or row.blob_channels else (_texts(row[7]), *_EMPTY)
-        return thread_id, *row[1:7], *lists, *row[11:], self.tenant
+        return self._found.layout.put, (thread_id, *row[1:7], *lists, *row[11:], self.tenant)
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""
@@ -130,7 +130,8 @@ class PostgresDialect(SqlDialect):
         row = encoded.row_with(optional) if optional else encoded.row
         location = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
         blobs = [self.statement("put_blobs", **location, **_blobs(encoded))] if encoded.blobs else []
-        return self._send(*blobs, self.put_form.with_params(self.put_params(row)), locks=self._share(row.thread_id))
+        form, params = self.put_form(row)
+        return self._send(*blobs, form.with_params(params), locks=self._share(row.thread_id))
 
     def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
         """What stores up to 16 writes of a task, unless the keys of their values have to be tried first."""

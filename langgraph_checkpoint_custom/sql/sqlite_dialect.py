@@ -54,6 +54,11 @@ class SqliteDialect(SqlDialect):
     def __init__(self, path: str) -> None:
         super().__init__(Found(_layout(), is_certain=True), location=path, schema="main")
 
+    @property
+    def sends_forms(self) -> bool:
+        """True: the layout is known, and nothing is sent around a form."""
+        return True
+
     def shipped(self) -> Sequence[str]:
         """The lines of `shipped.txt`."""
         return load_shipped("sqlite")
@@ -71,11 +76,11 @@ class SqliteDialect(SqlDialect):
         """A list from its JSON text."""
         return [] if value is None or value == "[]" else _DECODE(value)[0]
 
-    def put_params(self, row: CheckpointRow) -> tuple[Any, ...]:
-        """The parameters of `put_form`."""
+    def put_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
+        """What stores a checkpoint that is one row, and its parameters."""
         thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id
         lists = map(self.array, row[7:11]) if row.delta_channels or row.blob_channels else (self.array(row[7]), *_EMPTY)
-        return thread_id, *row[1:7], *lists, *row[11:]
+        return self._found.layout.put, (thread_id, *row[1:7], *lists, *row[11:])
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Read the problems. No other transaction writes between this and `store_checked`."""
@@ -99,7 +104,8 @@ class SqliteDialect(SqlDialect):
         location = self.stored_thread(row.thread_id), row.checkpoint_ns
         blobs = [location + blob for blob in encoded.blobs]
         put = [Statement("put_blobs", self._texts["put_blobs"], blobs)] if blobs else []
-        return self._send(*put, self.put_form.with_params(self.put_params(row)))
+        form, params = self.put_form(row)
+        return self._send(*put, form.with_params(params))
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads one checkpoint and its writes, and its parameters."""

@@ -103,14 +103,9 @@ class Statements(ABC):
         return self.migrations
 
     @property
-    def put_form(self) -> Form:
-        """Stores a checkpoint that is one row and refers to no other rows; one that exists is replaced."""
-        return self._found.layout.put
-
-    @property
+    @abstractmethod
     def sends_forms(self) -> bool:
         """Whether a driver may send a form as it is: nothing is sent around it, and the layout is known."""
-        return True
 
     def learn_layout(self, name: str | None) -> None:
         """Learn how the tables are laid out, as `schema_state` has read it. SQLite has one layout."""

@@ -53,7 +53,7 @@ def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
     return {
         **{name: round_trip for name, (round_trip, _) in round_trips(d).items()},
         **maintenance(d),
-        "put of one row": RoundTrip([d.put_form.with_params(d.put_params(a_checkpoint("t7")))]),
+        "put of one row": d.insert_checkpoint(a_checkpoint("t7")),
         "check of a put": d.put_checkpoint(encoded, only_newest=True, even_if_hidden=False),
         "put of values": d.store_checked(encoded, ()) or RoundTrip(()),
         "writes": d.insert_writes(key, rows[:2], None),

@@ -59,7 +59,7 @@ def test_postgres_reads_by_index(postgres_store: str, case: str, generic: bool, 
 BATCHED: dict[str, tuple[Callable[[SqlDialect, str], tuple[Form, Sequence[Any]]], int]] = {
     "latest": (lambda d, thread: d.read_form(Key(thread, "", None)), 20),
     "by id": (lambda d, thread: d.read_form(Key(thread, "", "000077")), 20),
-    "put": (lambda d, thread: (d.put_form, d.put_params(a_checkpoint(thread))), 0),
+    "put": (lambda d, thread: d.put_form(a_checkpoint(thread)), 0),
     "put_writes": (some_writes, 0),
 }
 
