@@ -15,13 +15,12 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections, reply
-from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call, WriteQueue
+from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call, CallQueue
 from langgraph_checkpoint_custom.drivers.workers import close_aside, run_aside
 from langgraph_checkpoint_custom.engine.operation import READS, Form, Offload, Operation, RoundTrip, Row, drive
 from langgraph_checkpoint_custom.errors import CheckpointError, is_read_only
@@ -47,8 +46,8 @@ class SqliteDriver:
         register_for_forks(self)
 
     def _start_workers(self) -> None:
-        self._writes = WriteQueue(self._store)
-        self._readers = ThreadPoolExecutor(1 if self._connections.shared else READERS, "checkpoint-read")
+        self._writes = CallQueue(1, "checkpoint-write", self._store)
+        self._reads = CallQueue(1 if self._connections.shared else READERS, "checkpoint-read", _run_each)
 
     def before_fork(self) -> None:
         """Close the file."""
@@ -67,7 +66,7 @@ class SqliteDriver:
 
     async def asetup(self) -> None:
         """Async version of `setup`."""
-        await run_aside(self._readers, self.setup)
+        await run_aside(self._reads.workers, self.setup)
 
     def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Send one statement and return its rows."""
@@ -82,7 +81,7 @@ class SqliteDriver:
     async def asend(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Async version of `send`."""
         if form.access in READS or self._read_only:
-            return await run_aside(self._readers, partial(self.send, form, params))
+            return await self._reads.run(form.operation, lambda _: self.send(form, params))
         return await self._writes.run(form.operation, partial(self._fetch, form=form, params=params))
 
     def run(self, op: Operation[T]) -> T:
@@ -96,7 +95,7 @@ class SqliteDriver:
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
         if op.access not in _SHARE or self._read_only:
-            return await run_aside(self._readers, partial(self.run, op))
+            return await run_aside(self._reads.workers, partial(self.run, op))
         return await self._writes.run(op.name, partial(self._answer, op=op))
 
     def look(self, op: Operation[T]) -> T:
@@ -109,14 +108,14 @@ class SqliteDriver:
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""
-        return await run_aside(self._readers, request.work)
+        return await run_aside(self._reads.workers, request.work)
 
     def close(self) -> None:
         """Wait for running operations and close every connection."""
         self._connections.check_not_within()
         self._connections.closed = True
-        for workers in (self._writes.worker, self._readers):
-            workers.shutdown()
+        for calls in (self._writes, self._reads):
+            calls.workers.shutdown()
         self._connections.close()
 
     async def aclose(self) -> None:
@@ -179,6 +178,15 @@ class SqliteDriver:
         finally:
             if connection.in_transaction:
                 connection.rollback()
+
+
+def _run_each(calls: Sequence[Call[Any]]) -> None:
+    """Run reads one after the other."""
+    for call in calls:
+        try:
+            call.result = call.work(None)
+        except Exception as error:
+            call.error = error
 
 
 def _run_in_savepoint(connection: sqlite3.Connection, call: Call[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Async writes to SQLite: those that come while the worker is busy run together next.
+"""Async statements on OS threads of a saver: those that come while one is busy run together next.
 
 No call waits for others to join.
 
@@ -19,12 +19,12 @@ from langgraph_checkpoint_custom.drivers.workers import refuse
 
 T = TypeVar("T")
 
-# Maximum number of writes that run together. A step of a small state takes 324 µs with 8, 245 with 32, 238 with 64.
+# Maximum number of calls that run together. A step of a small state takes 324 µs with 8, 245 with 32, 238 with 64.
 MOST = 64
 
 
 class Call(Generic[T]):
-    """An async write: what it does with the connection that has the transaction, and its outcome."""
+    """An async call: what it does with the connection that has the transaction, and its outcome; a read gets None."""
 
     __slots__ = ("error", "future", "operation", "result", "since", "work")
 
@@ -46,34 +46,34 @@ class Call(Generic[T]):
             self.future.set_exception(self.error)
 
 
-class WriteQueue:
-    """The writes that wait for the worker; `perform` runs some of them and gives each its outcome."""
+class CallQueue:
+    """The calls that wait for an OS thread, of which there are `size`; `perform` gives each of some its outcome."""
 
-    def __init__(self, perform: Callable[[Sequence[Call[Any]]], None]) -> None:
-        self.worker = ThreadPoolExecutor(1, "checkpoint-write")
+    def __init__(self, size: int, name: str, perform: Callable[[Sequence[Call[Any]]], None]) -> None:
+        self.workers = ThreadPoolExecutor(size, name)
         self._perform = perform
         self._waiting: deque[Call[Any]] = deque()
-        self._coming = False  # Whether the worker was sent for and has not started yet.
+        self._coming = False  # Whether a worker was sent for and has not started yet.
 
     async def run(self, operation: str, work: Callable[[Any], T]) -> T:
-        """Run a write and return its result."""
+        """Run a call and return its result."""
         call = Call(operation, work)
         self._waiting.append(call)
         try:
             if not self._coming:
                 self._coming = True
-                self.worker.submit(self._work)
+                self.workers.submit(self._work)
         except BaseException as error:
             self._coming = False
             if not isinstance(error, RuntimeError):
                 raise
-            with suppress(ValueError):  # The worker is shut down, but it may have taken the call before.
+            with suppress(ValueError):  # The workers are shut down, but the last one may have taken the call.
                 self._waiting.remove(call)
                 refuse(error)
         return await call.future
 
     def _work(self) -> None:
-        self._coming = False  # Before it looks at the queue: who comes later sends for it again.
+        self._coming = False  # Before it looks at the queue: who comes later sends for another worker.
         while calls := self._take():
             try:
                 self._perform(calls)
