@@ -21,6 +21,7 @@ ACROSS = {
     "newest threads",
     "threads, from the middle",
     "threads, filtered",
+    "threads, filtered by operators",
     "threads, recent",
     "count of threads",
     "next thread",
@@ -84,7 +85,9 @@ def test_a_statement_about_one_thread_is_one_task(
 ) -> None:
     for statement, plan in plans(urls[server], _cases(dialect)[case]):
         if "langgraph_checkpoint" in statement.sql:
-            assert tasks(plan) == [1], f"{statement.name}: {plan}"
+            # The coordinator makes rows of arrays, and sends these to the server.
+            is_pulled = "pull to coordinator" in plan and not tasks(plan)
+            assert tasks(plan) == [1] or is_pulled, f"{statement.name}: {plan}"
             assert "Distributed Subplan" not in plan, f"{statement.name}: {plan}"
 
 

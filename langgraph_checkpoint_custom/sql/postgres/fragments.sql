@@ -4,13 +4,21 @@
 -- The projection does not have the value of a condition's key.
 metadata_filter ->> f.key IS NULL AND metadata_filter ?| ARRAY[f.key, '*']
 
+-- fragment: conditions
+-- The conditions of a filter. jsonb_to_recordset is not immutable, as Citus requires.
+SELECT
+    value ->> 'key' AS key, (value ->> 'among')::boolean AS among, value -> 'texts' AS texts,
+    value ->> 'low' AS low, value ->> 'high' AS high,
+    (value ->> 'least')::numeric AS least, (value ->> 'most')::numeric AS most
+FROM jsonb_array_elements(%(filter)s::jsonb)
+
 -- fragment: matches_filter
 -- The metadata may match: the value of each condition's key fulfils it, or the projection does not have the value. See
 -- `narrowing` in `model/filter.py`.
 AND (%(filter)s = '[]' OR NOT EXISTS (
-    SELECT FROM jsonb_to_recordset(%(filter)s::jsonb) AS f (
-        key text, among boolean, texts jsonb, low text, high text, least numeric, most numeric
-    )
+    SELECT FROM (
+        -- include: conditions
+    ) AS f
     WHERE CASE
         WHEN
             -- include: value_is_unknown
@@ -21,7 +29,6 @@ AND (%(filter)s = '[]' OR NOT EXISTS (
         WHEN metadata_filter ->> f.key ~ '^[-0-9]'
             THEN (metadata_filter ->> f.key)::numeric BETWEEN f.least AND f.most
     END IS NOT TRUE
-    OFFSET 0
 ))
 
 -- fragment: blob_of_reference
