@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Set
 from random import Random
 
@@ -47,6 +48,10 @@ def parent_of(row: OutlineRow) -> Place:
     return row.checkpoint_ns, row.parent_id or "none"
 
 
+def populated(row: OutlineRow) -> list[str]:
+    return [*json.loads(row.inline_channels), *json.loads(row.blob_channels)]
+
+
 def is_call(checkpoint_ns: str) -> bool:
     return ":" in checkpoint_ns
 
@@ -73,7 +78,7 @@ def read_by(outline: Outline, row: OutlineRow) -> set[Place]:
     for channel in outline.delta_channels(row.checkpoint_ns):
         at: OutlineRow | None = row
         passed: set[Place] = set()
-        while at and at.place not in passed and channel not in at.populated and at.parent_id is not None:
+        while at and at.place not in passed and channel not in populated(at) and at.parent_id is not None:
             passed.add(at.place)
             found.add(parent_of(at))
             at = outline.rows.get(parent_of(at))
@@ -309,7 +314,7 @@ def read_from(outline: Outline, removal: Removal, place: Place) -> set[str]:
     for child in outline.rows.values():
         if parent_of(child) == place and child.place not in removal.gone:
             found |= {
-                each for each in outline.delta_channels(place[0]) if each != SENDS and each not in child.populated
+                each for each in outline.delta_channels(place[0]) if each != SENDS and each not in populated(child)
             }
             found |= {SENDS for _ in [child] if child.format < 4}
     return found
