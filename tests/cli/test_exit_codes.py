@@ -20,6 +20,8 @@ threads                                 0
 threads --where user                    2
 threads --before x                      2
 threads --limit 0                       2
+failures                                0
+failures 1                              2
 show 1                                  0
 show 1 x                                1
 show nobody                             1
