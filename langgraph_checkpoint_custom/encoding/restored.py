@@ -19,7 +19,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import SafeUUID
-from weakref import WeakKeyDictionary
 
 import pydantic
 
@@ -316,18 +315,9 @@ def _alias(cls: Any, name: str) -> str:
     return getattr(fields.get(name), "alias", None) or name
 
 
-_KNOWN: WeakKeyDictionary[type, frozenset[str] | None] = WeakKeyDictionary()
-
-
+@lru_cache(maxsize=1000)
 def _known_fields(cls: Any) -> frozenset[str] | None:
     """The keys that a dump of a model may have; None if any key is possible."""
-    try:
-        return _KNOWN[cls]
-    except KeyError:
-        return _KNOWN.setdefault(cls, _ask_known_fields(cls))
-
-
-def _ask_known_fields(cls: Any) -> frozenset[str] | None:
     if not hasattr(cls, "model_fields"):  # pydantic 1
         config = getattr(cls, "__config__", None)
         any_key = config is None or str(getattr(config, "extra", "")).endswith("allow")
