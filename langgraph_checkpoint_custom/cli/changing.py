@@ -296,6 +296,7 @@ def _dry_run(
             for tenant, a, b in sizes
         ),
         right=("checkpoints", "writes", "size", "would be"),
+        spare=("tenant",),
     )
     say(f"In {counted(done.threads, 'thread')}, {done} would be deleted. Nothing was changed.")
 

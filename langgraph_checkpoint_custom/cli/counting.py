@@ -25,6 +25,8 @@ commands = typer.Typer()
 
 _NUMBERS = ("checkpoints", "rows", "values", "chunks", "writes", "size", "per checkpoint", "per day")
 
+_SPARED = ("namespace", "channel", "largest channels")
+
 
 @commands.command()
 def stats(
@@ -85,14 +87,20 @@ def _tell_store(found: Store) -> None:
 
 
 def _show_store(found: Store) -> None:
-    table(("table", "rows", "size"), ((one.table, one.rows, size(one.bytes)) for one in found.tables), right=_NUMBERS)
+    table(
+        ("table", "rows", "size"),
+        ((one.table, one.rows, size(one.bytes)) for one in found.tables),
+        right=_NUMBERS,
+        spare=_SPARED,
+    )
     table(
         ("largest threads", "checkpoints", "rows", "size", "per checkpoint", "per day", "newest"),
         ((o.thread_id, o.checkpoints, o.rows, size(o.bytes), *_grown(o), when(o.last_id)) for o in found.threads),
         right=_NUMBERS,
+        spare=_SPARED,
     )
     head = ("largest channels", "values", "chunks", "writes", "size")
-    table(head, map(_channel, found.channels), right=_NUMBERS)
+    table(head, map(_channel, found.channels), right=_NUMBERS, spare=_SPARED)
 
 
 def _tell_thread(thread: str, found: Thread) -> None:
@@ -113,9 +121,11 @@ def _show_thread(found: Thread) -> None:
             for o in found.namespaces
         ),
         right=_NUMBERS,
+        spare=_SPARED,
     )
     table(
         ("namespace", "channel", "values", "chunks", "writes", "size"),
         ((one.checkpoint_ns or "(root)", *_channel(one)) for one in found.channels),
         right=_NUMBERS,
+        spare=_SPARED,
     )

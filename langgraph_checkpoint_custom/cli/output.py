@@ -21,6 +21,9 @@ from langgraph_checkpoint_custom.tools.display import size as size
 if TYPE_CHECKING:
     from rich.console import Console
 
+# Characters that a column keeps in which a row may be cut.
+SPARED = 9
+
 Style = Literal["good", "bad", "strong", "dim", "plain"]
 _STYLES: Mapping[Style, str] = {"good": "green", "bad": "bold red", "strong": "bold", "dim": "dim", "plain": ""}
 
@@ -94,27 +97,55 @@ def tell(what: Any) -> None:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = (), styles: Sequence[Style] = ()
+    head: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Iterable[str] = (),
+    spare: Iterable[str] = (),
+    styles: Sequence[Style] = (),
 ) -> None:
-    """Print a table. Unless stdout is a terminal, its lines are not wrapped.
+    """Print a table, without columns that are empty. Unless stdout is a terminal, its lines are as long as they are.
+
+    On a terminal, a row is a line: the columns of `spare` are cut with an ellipsis, and numbers are left out if there
+    is no room for them. The others, such as ids, are never cut. Without `spare`, all columns are folded.
 
     Args:
         head: The names of the columns.
         rows: The cells of each row; numbers get thousands separators.
         right: The names of the columns to align to the right.
+        spare: The names of the columns that may be cut.
         styles: The style of each row; without it, all are plain.
     """
     from rich import box
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    printed = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in head:
-        printed.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    for number, row in enumerate(rows):
-        style = _STYLES[styles[number]] if styles else ""
-        printed.add_row(*(Text(_cell(cell)) for cell in row), style=style)
+    right, spare = set(right), set(spare)
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    columns = [number for number in range(len(head)) if not cells or any(row[number] for row in cells)]
     console = _console()
+    if spare and console.is_terminal:
+        widths = {
+            at: SPARED if head[at] in spare else max(cell_len(text) for text in (head[at], *(row[at] for row in cells)))
+            for at in columns
+        }
+        numbers = [at for at in columns if head[at] in right]
+        while numbers and sum(widths.values()) + 3 * len(widths) > console.width:
+            del widths[numbers.pop()]
+        columns = list(widths)
+        console.width = max(console.width, sum(widths.values()) + 3 * len(widths))
+    printed = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for at in columns:
+        printed.add_column(
+            Text(head[at], no_wrap=True, overflow="ellipsis"),
+            justify="right" if head[at] in right else "left",
+            no_wrap=bool(spare) and head[at] not in spare,
+        )
+    for number, row in enumerate(cells):
+        style = _STYLES[styles[number]] if styles else ""
+        texts = (Text(row[at], no_wrap=bool(spare), overflow="ellipsis" if spare else "fold") for at in columns)
+        printed.add_row(*texts, style=style)
     if console.is_terminal:
         console.print(printed)
         return

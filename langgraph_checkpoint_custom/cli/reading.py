@@ -116,7 +116,7 @@ def threads(
         numbers = up_to(MOST, size_of.checkpoints), ("" if complete else "> ") + size(size_of.bytes)
         cells.append((record.thread_id, *of, one.state, newest, *whose, line, *numbers))
     head = ("thread", *kinds, "state", "newest", *keys, channel or "last message", "checkpoints", "size")
-    table(head, cells, right=("checkpoints", "size"))
+    table(head, cells, right=("checkpoints", "size"), spare=(channel or "last message", *keys))
     _say_more(last, state)
     if hint:
         say(hint)
@@ -201,6 +201,7 @@ def failures(
     table(
         ("thread", "since", "node", "error"),
         ((one["thread_id"], when(one["checkpoint_id"]), one["node"], text_of(one["error"], SHORT)) for one in rows),
+        spare=("error",),
     )
     _say_more(last, "failed")
 
@@ -351,6 +352,7 @@ def history(
             for one in found
         ),
         right=("step",),
+        spare=("run", "namespace", "labels"),
     )
     if len(found) == limit:
         say(f"More with --before {_quoted(found[-1].checkpoint_id)}")
@@ -448,7 +450,7 @@ def interrupts(
             name, question = question_of(each)
             since = one.since.strftime("%Y-%m-%d %H:%M:%S") if one.since else None
             rows.append((one.thread_id, since, name, text_of(question, limit)))
-    table(("thread", "since", "interrupt", "question"), rows)
+    table(("thread", "since", "interrupt", "question"), rows, spare=() if full else ("question",))
 
 
 @commands.command()
@@ -460,7 +462,7 @@ def labels(thread: Thread, url: Url = None, tenant: Tenant = None, as_json: Json
         tell({n: {key: location[key] for key in ("checkpoint_ns", "checkpoint_id")} for n, location in found.items()})
     else:
         rows = ((name, location["checkpoint_id"], location["checkpoint_ns"]) for name, location in found.items())
-        table(("label", "checkpoint", "namespace"), rows)
+        table(("label", "checkpoint", "namespace"), rows, spare=("namespace",))
 
 
 def when(checkpoint_id: str | None) -> str:

@@ -39,6 +39,8 @@ commands = typer.Typer()
 # Messages of a chat, and lines of a message, that are displayed without `--full`.
 MESSAGES = 20
 LINES = 8
+# Columns of a table of values that may be cut.
+_SPARED = ("writes to", "what", "value")
 # The limit where there is none.
 _ALL = 10**9
 
@@ -96,17 +98,18 @@ def show(
     limit = _ALL if full else SHORT
     say(f"Checkpoint {checkpoint_id} of thread {thread}" + (f", namespace {namespace}" if namespace else ""))
     say(f"Stored {_text(found.checkpoint.get('ts'))}; its parent is {parent or 'none'}.")
-    _values("state", {one.name: one.value for one in channels if one.readable and not one.chat}, limit)
+    _values("state", {one.name: one.value for one in channels if one.readable and not one.chat}, full=full)
     for one in channels:
         if not one.readable:
             say(f"{one.name}: {one.note}")
         elif one.chat:
             _show_chat(one, one.chat, full=full)
-    _values("metadata", dict(found.metadata), limit)
+    _values("metadata", dict(found.metadata), full=full)
     if writes:
         table(
             ("node", "writes to", "what", "value"),
             ((nodes.get(t) or t, channel, kind(value), brief(value, limit)) for t, channel, value in writes),
+            spare=() if full else _SPARED,
         )
     for question in questions:
         say(f"Waiting for an answer to {question.id or 'a question'}: {brief(question.value, limit)}")
@@ -115,10 +118,10 @@ def show(
     )
 
 
-def _values(title: str, values: dict[str, Any], limit: int) -> None:
+def _values(title: str, values: dict[str, Any], *, full: bool) -> None:
     if values:
-        rows = ((name, kind(value), brief(value, limit)) for name, value in values.items())
-        table((title, "what", "value"), rows)
+        rows = ((name, kind(value), brief(value, _ALL if full else SHORT)) for name, value in values.items())
+        table((title, "what", "value"), rows, spare=() if full else (title, *_SPARED))
 
 
 def _show_chat(channel: Channel, chat: Sequence[Message], *, full: bool) -> None:
