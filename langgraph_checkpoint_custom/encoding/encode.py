@@ -2,14 +2,15 @@
 
 Must not know: SQL, connections.
 
-A checkpoint is one row if its document, with all values, has at most `DOCUMENT` bytes: its values are stored as they
-are when `put` is called. A larger checkpoint is taken apart, see `apart.py`. So is each one with a serializer other
-than LangGraph's, which may do something else for a value alone than for one inside a document.
+A checkpoint is one row if its document, with all values, has at most `DOCUMENT` bytes, or up to `CHANGING` times as
+many if most of them have a new version: its values are stored as they are when `put` is called. A larger checkpoint is
+taken apart, see `apart.py`. So is each one with a serializer other than LangGraph's, which may do something else for a
+value alone than for one inside a document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -53,6 +54,8 @@ from langgraph_checkpoint_custom.model.keys import (
 
 # Bytes of the largest document that has all its values, before compression and encryption.
 DOCUMENT = 4_096
+# Times that it may be larger if its values without a new version take at most `DOCUMENT`: the others are stored anyway.
+CHANGING = 4
 
 
 def encode_checkpoint(
@@ -96,13 +99,15 @@ def encode_checkpoint(
     is_special = not SPECIAL.isdisjoint(map(type, values.values())) and any(
         map(is_always_blob, values, values.values())
     )
-    if is_special or not codec.packs or (before and exceeds(values.values(), DOCUMENT)):
+    old = {channel: value for channel, value in values.items() if channel not in new_versions} if before else {}
+    too_large = before and (exceeds(old.values(), DOCUMENT) or exceeds(values.values(), DOCUMENT * CHANGING))
+    if is_special or not codec.packs or too_large:
         return Apart(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
     try:
         type_, document = codec.encode(checkpoint)
     except Exception:  # Taken apart, a value may be nested more deeply, and the error names the channel.
         return Apart(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
-    if len(document) > DOCUMENT:
+    if len(document) > DOCUMENT and not _changes(codec, values, new_versions, len(document)):
         return Apart(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
     if len(document) >= codec.seals_from or type_ != MSGPACK:
         location = location_of_checkpoint(parent.checkpoint_ns, checkpoint["id"])
@@ -114,6 +119,12 @@ def encode_checkpoint(
         return Encoded(row, claim, replayed, references)
     row = row_of(codec, parent, checkpoint, merged, (type_, document), inline, ())
     return row if claim is None else Encoded(row, claim)
+
+
+def _changes(codec: Values, values: Mapping[str, Any], new_versions: ChannelVersions, size: int) -> bool:
+    """Whether a document of this size is mostly values with a new version."""
+    old = {channel: value for channel, value in values.items() if channel not in new_versions}
+    return size <= DOCUMENT * CHANGING and len(codec.encode(old)[1]) <= DOCUMENT
 
 
 class EncodedWrites(NamedTuple):

@@ -15,9 +15,10 @@ bytearrays become what LangGraph makes of them, text and bytes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple
 
 import ormsgpack
@@ -73,10 +74,8 @@ class Packer:
         # Bound once: a value may have thousands of objects.
         self._default = self._object
         self._storable = self.storable
-
-    def pack_at_once(self, obj: Any) -> bytes:
-        """Encode a value in msgpack; if it fails, `pack` may still be able to."""
-        return packb(obj, self._default, _OUTSIDE)
+        # Encodes a value in msgpack; if it fails, `pack` may still be able to.
+        self.pack_at_once: Callable[[Any], bytes] = partial(packb, default=self._default, option=_OUTSIDE)
 
     def pack(self, obj: Any) -> bytes:
         """Encode a value in msgpack."""

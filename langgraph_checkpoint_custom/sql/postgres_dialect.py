@@ -69,7 +69,7 @@ class PostgresDialect(SqlDialect):
     @property
     def sends_forms(self) -> bool:
         """Whether a driver may send a form as it is, and several in a batch."""
-        return self._found.is_certain and not (self.tenant or self.layout)
+        return self._found.is_certain and not (self.tenant or self._found.layout.name)
 
     def learn_layout(self, name: str | None) -> None:
         """Learn how the tables are laid out, as `schema_state` has read it."""

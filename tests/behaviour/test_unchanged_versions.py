@@ -1,8 +1,9 @@
 """What `put` stores of a value with an old version depends on the value and on the store, not on who has read what.
 
-A document of at most 4,096 bytes has all its values, as they are when `put` is called. In a larger one, a large value
-is a blob of its version. If the parent's row names the blob of a version that is not new, the checkpoint refers to that
-blob, whatever the object is now. Any other value is stored as it is, but a stored blob never changes.
+A document of at most 4,096 bytes has all its values, as they are when `put` is called; so has one of up to 16,384 if
+those without a new version take at most 4,096. In a larger one, a large value is a blob of its version. If the parent's
+row names the blob of a version that is not new, the checkpoint refers to that blob, whatever the object is now. Any
+other value is stored as it is, but a stored blob never changes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.stores import Client, Store
 
 SHORT = ["as it was"]
 MIDDLE = ["middle " * 430]  # 3 KB: in the document, if nothing else is large.
-LONG = ["long " * 2_400]  # 12 KB: a blob, in one piece.
+LONG = ["long " * 4_000]  # 20 KB: a blob.
 VERSIONS = {"list": "1"}
 
 
@@ -245,7 +246,7 @@ async def test_a_parent_that_was_stored_again_counts_as_it_is_stored_now(
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("count", [3_500, 4_100])
+@pytest.mark.parametrize("count", [16_000, 16_400])
 async def test_the_encoded_size_of_a_document_decides_after_a_parent_with_blobs_too(
     store: Store, client: Client, database: Database, count: int, writer: str
 ) -> None:
@@ -257,7 +258,27 @@ async def test_the_encoded_size_of_a_document_decides_after_a_parent_with_blobs_
             await get(its, parent)
         child = await put(its, "2", {"list": [0] * count}, parent=parent, versions={"list": "2"})
     assert await value_of(client, child) == [0] * count
-    assert row_of(database, "2") == (IN_DOCUMENT if count < 4_096 else Row([], {"list": "2"}))
+    assert row_of(database, "2") == (IN_DOCUMENT if count < 16_384 else Row([], {"list": "2"}))
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize(
+    ("size", "row"), [(3_000, Row(["old", "new"], {})), (5_000, Row([], {"old": "1", "new": "2"}))]
+)
+async def test_what_has_no_new_version_is_stored_again_only_if_it_is_small(
+    store: Store, client: Client, database: Database, size: int, row: Row, writer: str
+) -> None:
+    """The document has more than 4,096 bytes in both cases."""
+    values = {"old": ["o" * size], "new": ["n" * 8_000]}
+    parent = await put(client, "1", values, versions={"old": "1", "new": "1"})
+    assert row_of(database, "1") == Row(["old", "new"], {})
+    async with store.open() as other:
+        its = client if writer == "has stored the parent" else Client(other, client.api)
+        if writer == "has read the parent":
+            await get(its, parent)
+        child = await put(its, "2", values, parent=parent, versions={"old": "1", "new": "2"}, new={"new": "2"})
+    assert (await get(client, child)).checkpoint["channel_values"] == values
+    assert row_of(database, "2") == row
 
 
 NUMBERS = {"short": 2, "long": 40}  # Each message takes about 400 bytes.
@@ -324,6 +345,7 @@ async def test_in_a_larger_document_the_size_of_each_value_decides(client: Clien
     assert row_of(database, "1").blobs.keys() == {"list"}
 
 
+@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_a_value_that_changes_with_every_step_is_stored_alike_by_one_saver_and_by_several(
     store: Store, client: Client, database: Database
 ) -> None:
@@ -333,7 +355,7 @@ async def test_a_value_that_changes_with_every_step_is_stored_alike_by_one_saver
         for step in range(5):
             async with store.open() as other:
                 its = client if thread_id == "one" else Client(other, client.api)
-                values = {"list": [*LONG, step]}
+                values = {"list": [*MIDDLE, step]}
                 where = await put(its, f"{step}", values, parent=where, versions=versions[step], thread_id=thread_id)
     assert rows_of(database, "one") == rows_of(database, "several")
 
