@@ -493,3 +493,9 @@ def unprivileged_folder() -> Iterator[Path]:
             os.seteuid(0)
         folder.chmod(0o700)
         shutil.rmtree(folder)
+
+
+@pytest.fixture
+def changing_values_in_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value of more than 1,024 bytes is a blob, however small the checkpoint is."""
+    monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.DOCUMENT", 0)

@@ -34,9 +34,3 @@ def next_id(request: pytest.FixtureRequest) -> NextId:
 def api(request: pytest.FixtureRequest) -> str:
     """For a test that opens its own saver."""
     return str(request.param)
-
-
-@pytest.fixture
-def changing_values_in_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value of more than 1,024 bytes is a blob, however small the checkpoint is."""
-    monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.DOCUMENT", 0)

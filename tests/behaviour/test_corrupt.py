@@ -14,6 +14,8 @@ from langgraph_checkpoint_custom import CheckpointError, CorruptCheckpoint, open
 from tests.behaviour.helpers import LONG, Database, anywhere, config, get, metadata, put
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 READS: dict[str, Callable[[Client], Awaitable[object]]] = {
     "newest": lambda client: client.get_tuple(config("t", ns="sub")),
     "by id": lambda client: client.get_tuple(config("t", "2", "sub")),

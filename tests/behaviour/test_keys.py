@@ -20,6 +20,8 @@ from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_
 from tests.needs import need
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 OLD = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
 NEW = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
 PLAIN = JsonPlusSerializer()

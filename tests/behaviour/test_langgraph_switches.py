@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, CorruptCheckpoint, Retention, SqliteSaver
-from langgraph_checkpoint_custom.encoding import serde as core_serde
+from langgraph_checkpoint_custom.encoding import allowlist
 from tests.behaviour.helpers import config, metadata, put
 from tests.stores import Client, Store
 
@@ -36,7 +36,7 @@ class Unlisted:
 
 @pytest.fixture(autouse=True)
 def _no_warning_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_serde, "_SAID", set())
+    monkeypatch.setattr(allowlist, "_LOGGED", set())
 
 
 def _is_sqlite(client: Client) -> bool:

@@ -31,6 +31,8 @@ from tests.behaviour.helpers import (
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 TENANTS = ["", "acme", "acme2", "ACME", "a%me", "acme/", "äcme", "'); DROP TABLE checkpoints"]
 
 

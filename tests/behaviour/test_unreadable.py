@@ -22,6 +22,8 @@ from langgraph_checkpoint_custom import CheckpointError, ConfigError, CorruptChe
 from tests.behaviour.helpers import LONG, Database, config, get, metadata, put
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 MODULE = "a_module_of_the_application"
 
 

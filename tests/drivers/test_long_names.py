@@ -45,6 +45,7 @@ def rows(url: str) -> list[int]:
         return [server.execute(f"SELECT count(*) FROM langgraph_checkpoint.{each}").fetchone()[0] for each in tables]  # type: ignore[index]  # It has a row.
 
 
+@pytest.mark.usefixtures("changing_values_in_blobs")
 @pytest.mark.parametrize("name", TOO_LONG, ids=[str(len(name)) for name in TOO_LONG])
 @pytest.mark.parametrize("what", CALLS)
 async def test_a_name_that_does_not_fit_is_refused_once(postgres_url: str, api: str, what: str, name: str) -> None:

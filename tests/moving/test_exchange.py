@@ -32,6 +32,8 @@ from tests.golden.content import write_all
 from tests.moving.official import config, everything, play, step
 from tests.stores import Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 CIPHER = EncryptedSerializer.from_pycryptodome_aes(key=b"a key of sixteen")
 
 

@@ -15,6 +15,8 @@ from tests.behaviour.test_names import deep_nest, wide_join
 from tests.moving.official import Official, config, everything, step
 from tests.stores import Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 COMPRESSIBLE = "name" * 5_000
 
 
