@@ -7,9 +7,9 @@ and `asyncio.run` would wait for them forever.) If a loop was closed without can
 closed when a pool for another loop is opened, or with the saver.
 
 psycopg_pool connects in the background, and reports only that no connection came in time. So a connection is tried
-before a pool is opened, and when a pool gave none: a wrong password or address is reported in the server's words. If
-several calls come first, one of them tries, and if that fails, all of them fail: on a network that drops packets, each
-would take `connect_timeout`, one after the other.
+before a pool is opened, and when a pool gave none although some of its connections are not in use: a wrong password or
+address is reported in the server's words. If several calls come first, one of them tries, and if that fails, all of
+them fail: on a network that drops packets, each would take `connect_timeout`, one after the other.
 
 Must not know: statements, operations.
 """
@@ -327,14 +327,23 @@ class _OwnPool(ConnectionPool[SyncConnection]):
     def __init__(self, address: Any, find_out: Callable[[], None], **options: Any) -> None:
         super().__init__(address, **options)
         self._find_out = find_out
+        self._borrowed: set[SyncConnection] = set()
 
     def getconn(self, timeout: float | None = None) -> SyncConnection:
         """Borrow a connection."""
         try:
-            return super().getconn(timeout)
+            connection = super().getconn(timeout)
         except PoolTimeout:
-            self._find_out()
+            if len(self._borrowed) < self.max_size:
+                self._find_out()
             raise
+        self._borrowed.add(connection)
+        return connection
+
+    def putconn(self, conn: SyncConnection) -> None:
+        """Give a connection back."""
+        self._borrowed.discard(conn)
+        super().putconn(conn)
 
 
 class _OwnLoopSource(LoopSource):
@@ -359,7 +368,8 @@ class _OwnLoopSource(LoopSource):
         try:
             return await super().getconn()
         except PoolTimeout:
-            await self._find_out()
+            if len(self.lent) < self.pool.max_size:
+                await self._find_out()
             raise
 
     async def _configure(self, connection: LoopConnection) -> None:
