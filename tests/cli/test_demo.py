@@ -90,7 +90,8 @@ def assert_commands_run(output: str, folder: Path, **variables: str) -> None:
     rows = [line for line in succeed(threads, folder, **variables).splitlines() if "ai: Nothing was ordered." in line]
     assert len(rows) >= 2
     text = succeed(show, folder, **variables)
-    assert "messages: 11 messages, rebuilt from earlier steps\n  human   Buy 20 kg of coffee" in text
+    how = "rebuilt from a snapshot and 2 writes of earlier steps, by LangGraph's rule"
+    assert f"messages: 11 messages, {how}\n  human   Buy 20 kg of coffee" in text
     assert "calls get_price(name='Crema')\n" in text
     assert succeed(f"{history} --json", folder, **variables).count('"parent_id"') == 12
 
