@@ -26,14 +26,15 @@ COMMANDS = {
     "show": ("show", "t0"),
     "diff": ("diff", "--thread", "t0", "003999", "004000"),
 }
-# The number of rows that a statement may read. The timeline has up to 5,000 checkpoints with their writes.
+# The number of rows that a statement may read. The timeline has up to 5,000 checkpoints with their writes. For the
+# sizes of a thread, up to 10,000 checkpoints, values and writes each are counted; of t0, these are all 16,441 rows.
 PAGES = {
     "/": 100_000,
     "/?label=none": 10_000,
     "/?prefix=t7": 1_000,
     "/?where=run=nobody": 100_000,
     "/summary?thread=t0": 25_000,
-    "/thread?thread=t0": 15_000,
+    "/thread?thread=t0": 20_000,
     "/checkpoint?thread=t0&id=002000": 100,
     "/checkpoints?thread=t0": 500,
     "/checkpoints?thread=t0&before=002000": 500,
@@ -41,6 +42,8 @@ PAGES = {
     "/difference?thread=t0": 1_000,
     "/inbox": 1_000,
 }
+# What a statement may read from end to end: there are few labels, and no index finds them by name.
+COMPLETE = {"threads_with_label": "labels"}
 
 
 @pytest.fixture
@@ -83,6 +86,7 @@ def check_postgres(url: str, sent: list[Statement], bound: int) -> None:
         for statement in sent:
             if not statement.name.startswith("schema_"):
                 scans, rows = table_reads(explain(connection, statement))
+                scans = [scan for scan in scans if scan.split()[0] != COMPLETE.get(statement.name)]
                 assert (statement.name, scans) == (statement.name, [])
                 assert rows <= bound, statement.name
                 names.add(statement.name)
