@@ -15,7 +15,6 @@ from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, Postgres
 from langgraph_checkpoint_custom.model.filter import matches, wanted
 from langgraph_checkpoint_custom.operations import list_threads
 from tests.behaviour.helpers import (
-    CountingSerializer,
     Database,
     checkpoint,
     config,
@@ -235,24 +234,6 @@ async def test_the_database_rules_out_what_does_not_match(client: Client, databa
     assert await client.all(config(), filter={"mine": {"$lt": "a"}}) == []
     with pytest.raises(CorruptCheckpoint):
         await client.all(config(), filter={"mine": {"$gt": "a"}})
-
-
-async def test_the_database_counts_without_metadata(store: Store, api: str) -> None:
-    serde = CountingSerializer()
-    with store.open(serde=serde) as saver:
-        client = Client(saver, api)
-        await put_each(client, {"a": "a", "b": "b", "missing": MISSING})
-        serde.loaded = 0
-        for condition, count in (
-            ({"$in": ["a", "c"]}, 1),
-            ({"$ne": "a"}, 2),
-            ({"$nin": ["a", "b"]}, 1),
-            ({"$exists": False}, 1),
-            ({"$exists": True}, 2),
-            (None, 1),
-        ):
-            assert await client.do("count_threads", filter={"mine": condition}) == count
-        assert serde.loaded == 0
 
 
 def some_value(chance: random.Random) -> Any:
