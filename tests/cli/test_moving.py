@@ -312,7 +312,7 @@ def test_every_long_command_has_a_bar_on_a_terminal(
     monkeypatch.setenv("LANGGRAPH_AES_KEY", "0123456789abcdef") if argv[0] == "rekey" else None
     code, shown = interrupted([old if each == "OLD" else each for each in argv], old, "never")
     assert code == 0, shown
-    number = {"types": 80, "doctor": 80, "rekey": 80}.get(argv[0], 20)
+    number = {"types": 80, "rekey": 80}.get(argv[0], 20)
     assert f"{number} of {number} " in shown
     if argv[0] in ("types", "doctor", "prune"):
         assert "\x1b[1m" in shown  # The head of a table.
