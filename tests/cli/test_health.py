@@ -70,13 +70,13 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
     with own_cli.store.open() as saver:
         begun = put(saver, HOSTILE, big=large(1, 100))
         first = put(saver, HOSTILE, begun, a=["x"], big=large(1))
-        second = put(saver, HOSTILE, first, b=["y" * 5000])
+        second = put(saver, HOSTILE, first, b=["y" * 20_000])
         put(saver, HOSTILE, second, c=["z"])
         put(
             saver,
             "later",
             {"configurable": {"thread_id": "later", "checkpoint_ns": "", "checkpoint_id": "9"}},
-            c=["z" * 5000],
+            c=["z" * 20_000],
         )
         saver.put_writes(
             {"configurable": {"thread_id": "early", "checkpoint_ns": "", "checkpoint_id": "1"}},

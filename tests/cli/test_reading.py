@@ -297,8 +297,8 @@ def test_stats_count_rows_and_bytes(cli: Cli) -> None:
         for step in range(3):
             location = put(saver, "1", location, metadata(step), big="x" * 20_000 + str(step), small=step)
             saver.put_writes(location, [("big", "y" * 900)], "task")
-        put(saver, "2", other=["z" * 5000])
-        put(saver.for_tenant("acme"), "1", theirs=["z" * 5000])
+        put(saver, "2", other=["z" * 20_000])
+        put(saver.for_tenant("acme"), "1", theirs=["z" * 20_000])
     found = cli.json("stats")
     assert {table: one["rows"] for table, one in found["tables"].items()} == {"checkpoints": 4, "blobs": 4, "writes": 3}
     assert sum(one["bytes"] for one in found["tables"].values()) == sum(one["bytes"] for one in found["threads"])

@@ -297,14 +297,14 @@ def test_long_names_have_their_pages(store: Store) -> None:
     with store.open() as saver:
         saver.setup()
         where: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ns}}
-        where = put(saver, "t", where, **{channel: ["x" * 5_000]})
+        where = put(saver, "t", where, **{channel: ["x" * 20_000]})
         saver.put_writes(where, [(channel, "written")], "task")
         pages = pages_of(saver)
         (link,) = {found for found in links_in(pages.page("/checkpoints", thread="t"), "thread") if "ns=" in found}
         assert "channelchannel" in text_of(pages.page(link))
         key = {"ns": ns, "id": where["configurable"]["checkpoint_id"]}
         assert "written" in checkpoint_of(pages, "t", **key)
-        assert pages.data("/value", thread="t", **key, channel=channel) == ["x" * 5_000]
+        assert pages.data("/value", thread="t", **key, channel=channel) == ["x" * 20_000]
         assert pages.data("/timeline", thread="t")["strips"][0]["ns"] == ns
         for page in ("/difference", "/space", "/"):
             pages.page(page, thread="t", **key)
@@ -313,10 +313,10 @@ def test_long_names_have_their_pages(store: Store) -> None:
 def test_sizes_and_what_is_shared_with_the_parent(store: Store) -> None:
     with store.open() as saver:
         saver.setup()
-        first = put(saver, "t", large="x" * 5_000)
+        first = put(saver, "t", large="x" * 20_000)
         versions = {"large": saver.get_tuple(first).checkpoint["channel_versions"]["large"], "small": "1"}  # type: ignore[union-attr]
         document: Any = {
-            "v": 4, "id": "z", "ts": "2026-01-02T03:04:05+00:00", "channel_values": {"large": "x" * 5_000, "small": 7},
+            "v": 4, "id": "z", "ts": "2026-01-02T03:04:05+00:00", "channel_values": {"large": "x" * 20_000, "small": 7},
             "channel_versions": versions, "versions_seen": {}, "updated_channels": None,
         }  # fmt: skip
         saver.put(first, document, metadata(1), {"small": "1"})
@@ -499,7 +499,7 @@ def test_an_encrypted_store_with_and_without_the_key(store: Store) -> None:
     key = EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 32)
     with store.open(serde=key) as saver:
         saver.setup()
-        where = put(saver, "t", meta=metadata(0, user="ada"), secret="the word", large="s" * 5_000)
+        where = put(saver, "t", meta=metadata(0, user="ada"), secret="the word", large="s" * 20_000)
         saver.put_writes(where, [("secret", "another word")], "task", "~__pregel_pull, node")
         readable = pages_of(saver)
         assert "the word" in checkpoint_of(readable, "t")
@@ -524,7 +524,7 @@ def test_an_encrypted_store_with_and_without_the_key(store: Store) -> None:
 def test_a_damaged_value_leaves_the_structure(own_store: Store) -> None:
     with own_store.open() as saver:
         saver.setup()
-        put(saver, "t", fine="here", large="s" * 5_000)
+        put(saver, "t", fine="here", large="s" * 20_000)
         if own_store.kind == "sqlite":
             with closing(sqlite3.connect(own_store.url.removeprefix("sqlite:///"))) as file, file:
                 file.execute("UPDATE blobs SET value = x'c1c1'")
