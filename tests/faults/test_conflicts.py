@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import PostgresSaver
-from tests.behaviour.helpers import LONG, config, get
+from tests.behaviour.helpers import config, get
 from tests.conftest import APIS
 from tests.faults.faulty import faulty
-from tests.faults.workload import OPERATIONS, WAITING, Call, fill, put_one, set_for_database
+from tests.faults.workload import LARGE, OPERATIONS, WAITING, Call, fill, put_one, set_for_database
 from tests.stores import Client
 
 FAILS_ONCE = """
@@ -75,7 +75,7 @@ async def test_conflicting_writers_all_succeed_with_serializable_transactions(
                 client.prune(["t"]),
             )
         newest = await get(client, config("t"))
-        assert newest.checkpoint["channel_values"] == {"list": [LONG, 9]}
+        assert newest.checkpoint["channel_values"] == {"list": [LARGE, 9]}
         assert newest.pending_writes == [("task 9", "__interrupt__", 4)]
 
 

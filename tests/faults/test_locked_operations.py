@@ -16,11 +16,11 @@ import pytest
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, ThreadExists
-from tests.behaviour.helpers import LONG, config, metadata, put
+from tests.behaviour.helpers import config, metadata, put
 from tests.conftest import APIS
 from tests.drivers.batches import jammed
 from tests.faults.bouncer import bounced
-from tests.faults.workload import WAITING, fill, set_for_database
+from tests.faults.workload import LARGE, WAITING, fill, set_for_database
 from tests.stores import Client
 
 SESSIONS = ["our own", "PgBouncer", "a caller's pool", "a caller's pool without autocommit", "a caller's connection"]
@@ -92,7 +92,7 @@ async def test_it_sees_what_was_committed_while_it_waited(
         await stored(client)
         with psycopg.connect(filled) as other:
             mine = Client(PostgresSaver(other), "sync")
-            await put(mine, "checkpoint 9", {"list": [LONG]}, thread_id="t", meta=metadata(9, run_id="run on t"))
+            await put(mine, "checkpoint 9", {"list": [LARGE]}, thread_id="t", meta=metadata(9, run_id="run on t"))
             call, _ = await waiting(operation, client, watcher)
             other.commit()
             if expected is ThreadExists:

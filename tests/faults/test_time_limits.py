@@ -22,7 +22,7 @@ def late(*_):
 url, when = sys.argv[1:]
 signal.signal(signal.SIGUSR1, late)
 saver = PostgresSaver(url)
-large = generate_checkpoint(channel_values={"a": ["large " * 1000]}, channel_versions={"a": "1"})
+large = generate_checkpoint(channel_values={"a": ["large " * 4000]}, channel_versions={"a": "1"})
 
 def put(thread_id):
     return saver.put(generate_config(thread_id), large, {}, {"a": "1"})

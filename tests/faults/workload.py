@@ -8,9 +8,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from tests.behaviour.helpers import LONG, config, get, metadata, put
+from tests.behaviour.helpers import config, get, metadata, put
 from tests.stores import Client
 
+LARGE = "large " * 4_000  # A blob of its own: a checkpoint with it is not one row.
 SESSIONS = (
     " FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
     " AND pid <> pg_backend_pid()"
@@ -35,7 +36,7 @@ async def fill(saver_client: Client, thread_id: str) -> None:
         parent = await put(
             saver_client,
             f"checkpoint {step}",
-            {"list": [LONG, step]},
+            {"list": [LARGE, step]},
             parent=parent,
             thread_id=thread_id,
             versions={"list": f"{step}"},
@@ -46,7 +47,7 @@ async def fill(saver_client: Client, thread_id: str) -> None:
 
 async def put_one(saver_client: Client, thread_id: str, checkpoint_id: str = "checkpoint 9") -> None:
     parent = config(thread_id, "checkpoint 1")
-    values = {"list": [LONG, 9]}
+    values = {"list": [LARGE, 9]}
     await put(
         saver_client,
         checkpoint_id,
