@@ -133,9 +133,9 @@ async def test_a_read_only_database_is_one_clear_error_and_can_be_read(
                     await call(client, "t")
                 assert caught.value.sqlstate == "25006"
                 assert caught.value.operation.startswith(name)
-                # The operation, and the end of its transaction. Put reads the parent first, a prune what it decides by,
-                # and delete_for_runs also the threads.
-                most = {"put": 3, "prune": 5, "delete_for_runs": 6}.get(name, 2)
+                # The operation, and the end of its transaction. Put reads the parent first, a prune or copy what it
+                # decides by, and delete_for_runs also the threads.
+                most = {"put": 3, "copy_thread": 4, "prune": 5, "delete_for_runs": 6}.get(name, 2)
                 assert proxy.round_trips - round_trips <= most
             assert await read(client, "t") == expected
     assert rows(watcher) == before
