@@ -31,7 +31,7 @@ from tests.stores import Client, Store
 
 NextId = Callable[[], str]
 TABLES = ("checkpoints", "writes", "blobs")
-# Longer than a checkpoint of one document, so that it becomes a blob.
+# Longer than a document with values without a new version; a blob with the fixture `changing_values_in_blobs`.
 LONG = "long " * 900
 
 
