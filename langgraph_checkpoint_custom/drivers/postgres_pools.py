@@ -334,9 +334,10 @@ class _OwnPool(ConnectionPool[SyncConnection]):
         try:
             connection = super().getconn(timeout)
         except PoolTimeout:
-            if len(self._borrowed) < self.max_size:
-                self._find_out()
-            raise
+            if len(self._borrowed) >= self.max_size:
+                raise
+            self._find_out()
+            raise _not_connected() from None
         self._borrowed.add(connection)
         return connection
 
@@ -368,9 +369,10 @@ class _OwnLoopSource(LoopSource):
         try:
             return await super().getconn()
         except PoolTimeout:
-            if len(self.lent) < self.pool.max_size:
-                await self._find_out()
-            raise
+            if len(self.lent) >= self.pool.max_size:
+                raise
+            await self._find_out()
+            raise _not_connected() from None
 
     async def _configure(self, connection: LoopConnection) -> None:
         self._connections.add(connection)
@@ -391,6 +393,10 @@ class _OwnLoopSource(LoopSource):
         """Close the connections that nobody has borrowed, which needs no event loop."""
         for connection in set(self._connections) - (set() if self._loop.is_closed() else self.lent):
             connection.pgconn.finish()
+
+
+def _not_connected() -> OperationalError:
+    return OperationalError("the server answers, but the pool has not connected yet")
 
 
 def _retry_if_awaited(pool: SyncPool) -> None:
