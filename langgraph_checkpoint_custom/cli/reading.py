@@ -60,6 +60,9 @@ Where = Annotated[
         show_default=False,
     ),
 ]
+Before = Annotated[
+    str | None, typer.Option(metavar="CURSOR", help="continue where the last page ended", show_default=False)
+]
 Full = Annotated[bool, typer.Option("--full", help="show values in full", show_default=False)]
 
 
@@ -67,9 +70,7 @@ Full = Annotated[bool, typer.Option("--full", help="show values in full", show_d
 def threads(
     where: Where = None,
     limit: Limit = 20,
-    before: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="continue where the last page ended", show_default=False)
-    ] = None,
+    before: Before = None,
     channel: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="show this channel instead of the last message", show_default=False),
@@ -167,9 +168,7 @@ def _say_more(last: ThreadRecord | None, state: State | None) -> None:
 def failures(
     where: Where = None,
     limit: Limit = 20,
-    before: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="continue where the last page ended", show_default=False)
-    ] = None,
+    before: Before = None,
     url: Url = None,
     tenant: Tenant = None,
     as_json: Json = False,

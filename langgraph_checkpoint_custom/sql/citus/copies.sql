@@ -32,13 +32,6 @@ SELECT * FROM (
 UNION ALL
 SELECT * FROM (
     SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
-    FROM (
-        SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s ORDER BY checkpoint_ns LIMIT 1
-    ) AS t
-    LEFT JOIN (
-        SELECT * FROM langgraph_checkpoint.checkpoints
-        WHERE thread_id = %(target)s AND checkpoint_ns = '' AND NOT hidden
-        ORDER BY checkpoint_id DESC LIMIT 1
-    ) AS n ON true
+    -- include: target_newest
     LIMIT 1
 ) AS t

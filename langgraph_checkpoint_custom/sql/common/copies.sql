@@ -28,14 +28,7 @@ WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND NOT hidden AND checkp
 ))
 UNION ALL
 SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
-FROM (
-    SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s ORDER BY checkpoint_ns LIMIT 1
-) AS t
-LEFT JOIN (
-    SELECT * FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(target)s AND checkpoint_ns = '' AND NOT hidden
-    ORDER BY checkpoint_id DESC LIMIT 1
-) AS n ON true
+-- include: target_newest
 
 -- name: copy_checkpoints
 INSERT INTO langgraph_checkpoint.checkpoints (
