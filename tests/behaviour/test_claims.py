@@ -28,6 +28,8 @@ from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, ids
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 DURABILITIES = ["sync", "async", "exit"]
 THREAD: Any = {"configurable": {"thread_id": "thread"}}
 

@@ -24,6 +24,8 @@ from tests.behaviour.helpers import (
 )
 from tests.stores import Client
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 TASKS = 64
 WORKERS = 16
 STEPS = 4

@@ -27,7 +27,10 @@ from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.nodes import Log, chain
 from tests.stores import Client
 
-pytestmark = pytest.mark.leaves_writes("they wait for their checkpoint")
+pytestmark = [
+    pytest.mark.leaves_writes("they wait for their checkpoint"),
+    pytest.mark.usefixtures("changing_values_in_blobs"),
+]
 
 
 async def make_thread(client: Client, next_id: NextId, thread_id: str = "thread") -> list[str]:

@@ -31,8 +31,9 @@ from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer
 from tests.stores import Client
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
 
-@pytest.mark.usefixtures("changing_values_in_blobs")
+
 async def test_a_checkpoint_is_deleted_with_the_values_that_no_other_uses(
     client: Client, database: Database, next_id: NextId
 ) -> None:

@@ -32,6 +32,8 @@ from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.nodes import Log, parallel
 from tests.stores import Client
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 UID = UUID("12345678-1234-5678-1234-567812345678")
 
 
@@ -46,7 +48,6 @@ async def put_runs(client: Client, next_id: NextId, runs: list[str], **options: 
     return chain
 
 
-@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_the_named_runs_are_deleted_and_the_others_stay(
     client: Client, database: Database, next_id: NextId
 ) -> None:

@@ -29,6 +29,8 @@ from tests.behaviour.helpers import (
 )
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 # Plain values of a channel that became a `DeltaChannel`, and snapshots: empty ones, and ones below and above the limits
 # at which they are stored differently.
 SEEDS: list[Any] = [

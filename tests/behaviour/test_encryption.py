@@ -14,6 +14,8 @@ from langgraph_checkpoint_custom import CheckpointSaver
 from tests.behaviour.helpers import LONG, Database, anywhere, config, get, ids_of, metadata, put
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 CANARY = "canary-7f3a"
 
 

@@ -43,6 +43,8 @@ from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer, counts
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 
 @pytest.mark.parametrize("schema", [Log, Notes], ids=["plain", "delta"])
 async def test_a_fork_is_the_thread_at_that_point(client: Client, schema: type) -> None:
@@ -74,7 +76,6 @@ async def test_a_fork_is_the_thread_at_that_point(client: Client, schema: type) 
         assert (await state_of(client, graph, anywhere(f"fork {number}"))).values == state.values
 
 
-@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_a_fork_copies_what_it_needs_and_nothing_more(
     client: Client, database: Database, next_id: NextId
 ) -> None:

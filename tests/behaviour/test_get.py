@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from langgraph.checkpoint.base import CheckpointTuple
 
 from tests.behaviour.helpers import LONG, NextId, checkpoint, config, get, id_of, metadata, next_uuid, put, put_chain
 from tests.stores import Client
+
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
 
 
 async def test_ids_are_compared_by_their_bytes(client: Client) -> None:

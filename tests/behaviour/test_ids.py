@@ -19,6 +19,8 @@ from langgraph_checkpoint_custom.threads import ThreadMethods
 from tests.behaviour.helpers import LONG, Database, anywhere, checkpoint, config, get, ids_of, metadata, noise, put
 from tests.stores import Client
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 BAD_THREAD_IDS: dict[str, Any] = {
     "dict": {"a": 1},
     "empty dict": {},

@@ -22,6 +22,8 @@ from langgraph_checkpoint_custom.encoding import allowlist, chunks, decode, know
 from tests.behaviour.helpers import LONG, config, metadata, put
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 DECODING = {
     module.__file__ for module in (allowlist, chunks, decode, encrypted, known, objects, restored, serde, values)
 }

@@ -33,6 +33,8 @@ from tests.graphs.plain import plain_state
 from tests.graphs.scenarios.nodes import AnyGraph, Log, chain, says
 from tests.stores import Client
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 
 def longest(database: Database, seed: str) -> str:
     """A name as long as graphs can make it: 20,000 bytes that compress on PostgreSQL, 100,000 that do not on SQLite."""

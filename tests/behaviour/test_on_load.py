@@ -38,6 +38,8 @@ from tests.behaviour.helpers import (
 )
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 SHOP = "the_shop_as_it_was"
 
 

@@ -49,6 +49,8 @@ from tests.graphs.scenarios.subgraphs import Outer, counts, inside
 from tests.graphs.test_pruning import Uneven
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 
 async def over(client: Client, where: RunnableConfig | None = None) -> Client:
     made = overlay if client.api == "sync" else aoverlay

@@ -22,6 +22,8 @@ from tests.behaviour.helpers import (
 from tests.behaviour.helpers import put_chain as put_many
 from tests.stores import Client
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 
 async def test_the_newest_of_each_namespace_stays_with_its_writes(client: Client, next_id: NextId) -> None:
     newest = {}
@@ -36,7 +38,6 @@ async def test_the_newest_of_each_namespace_stays_with_its_writes(client: Client
         assert await get(client, config(ns=ns)) == remaining
 
 
-@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_a_prune_leaves_no_rows_of_deleted_checkpoints(client: Client, database: Database) -> None:
     chain = await put_many(client, next_uuid, 4, values={"a": [LONG]})
     for where in chain:
@@ -61,7 +62,6 @@ async def test_a_checkpoint_whose_parent_was_deleted_has_no_parent(client: Clien
     assert (await get(client, config())).parent_config is None
 
 
-@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_a_value_shared_with_a_deleted_checkpoint_stays(client: Client, database: Database) -> None:
     versions = new_versions(["shared", "own"])
     first = await put(client, "1", {"shared": [LONG], "own": [LONG, 1]}, versions=versions)
@@ -125,7 +125,6 @@ async def test_writes_whose_checkpoint_is_not_stored_yet_stay(client: Client) ->
     assert (await get(client, config())).pending_writes == [("task", "a", 1)]
 
 
-@pytest.mark.usefixtures("changing_values_in_blobs")
 @pytest.mark.parametrize("strategy", ["delete", "delete_all"])
 async def test_delete_leaves_nothing(client: Client, database: Database, strategy: str) -> None:
     for thread_id in ("thread", "other"):
@@ -147,7 +146,6 @@ async def test_an_unknown_strategy_is_refused(client: Client, database: Database
     assert database.cells() == before
 
 
-@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_delete_thread_leaves_nothing(client: Client, database: Database) -> None:
     for thread_id in ("thread", "other"):
         for where in await put_many(client, next_uuid, 2, thread_id=thread_id, values={"a": [LONG]}):

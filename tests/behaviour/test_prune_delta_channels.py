@@ -26,6 +26,8 @@ from tests.behaviour.helpers import (
 )
 from tests.stores import Client
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 COUNTED = metadata(counters_since_delta_snapshot={"delta": [1, 1]})
 
 
@@ -131,7 +133,6 @@ async def test_a_run_that_continues_after_its_thread_was_deleted_can_be_read_and
         expected = await client.history(config(), ["delta"])
 
 
-@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_a_snapshot_in_the_newest_checkpoint_needs_no_ancestor(client: Client, database: Database) -> None:
     await put_delta_chain(client, next_uuid, 6, {0, 5})
     await client.prune(["thread"])

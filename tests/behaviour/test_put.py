@@ -17,6 +17,8 @@ from langgraph_checkpoint_custom.recent import Recent
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, new_versions, put
 from tests.stores import Client
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 ODD_NAMES = ["", "it's", '"', "a,b", "{a}", "%s", ":x", "\\", "[1]", "null", "naïve 🙂", "\n", "branch:to:b", "x" * 400]
 
 
@@ -54,7 +56,6 @@ async def test_the_document_is_read_with_its_unknown_keys(client: Client) -> Non
     assert (await get(client, config())).checkpoint == document
 
 
-@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_an_unchanged_value_is_stored_once(client: Client, database: Database) -> None:
     versions = new_versions(["a", "b"])
     where = await put(client, "1", {"a": [LONG], "b": [LONG, 1]}, versions=versions)

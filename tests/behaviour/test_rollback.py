@@ -31,6 +31,8 @@ from tests.graphs.scenarios.nodes import Log, chain, parallel, says
 from tests.graphs.scenarios.subgraphs import Outer, counts
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 
 def extend(old: list[str], new: list[list[str]]) -> list[str]:
     return [*old, *(word for one in new for word in one)]

@@ -24,6 +24,8 @@ from tests.graphs.running import Thread
 from tests.graphs.scenarios import SCENARIOS
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 DAY = timedelta(days=1)
 
 
