@@ -34,6 +34,8 @@ from tests.behaviour.helpers import Database, config, get, put
 from tests.conftest import check_what_is_left, empty_store
 from tests.stores import Client, Store
 
+pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
+
 
 class WithoutSockets(asyncio.SelectorEventLoop):
     """An event loop with the public methods of Windows' default one."""

@@ -413,7 +413,7 @@ async def test_an_invalid_message_raises_with_its_location(saver: CheckpointSave
 async def test_damaged_bytes_raise_with_their_location(store: Store, saver: CheckpointSaver) -> None:
     checkpointer = CubeLoopCheckpointer(saver)
     await checkpointer.append("thread", [user("a")])
-    await checkpointer.save_extra("other", {"a": "x" * 5000})
+    await checkpointer.save_extra("other", {"a": "x" * 20_000})
     for table in ("blobs", "writes"):
         Database(store).run(f"UPDATE {table} SET value = :data", data=b"\xc1")
     with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*'messages'.*channel 'entry'") as caught:
