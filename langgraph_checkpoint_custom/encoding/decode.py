@@ -18,7 +18,7 @@ from langgraph_checkpoint_custom.encoding.chunks import KnownValue
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.known import KnownBlobs, unpack_plain
 from langgraph_checkpoint_custom.encoding.objects import error_text, pack
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK, forget_interruption, interruption
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import (
@@ -109,12 +109,10 @@ class Decoder:
         try:
             if plain and {row.type for row in rows} == {MSGPACK}:  # True for nearly all.
                 return [(row.key, row.name, plain(row.value)) for row in rows]  # type: ignore[misc, arg-type]
-        except Exception as error:  # Read each again: that raises with its location, unless it was an interruption.
-            interrupted = interruption(error)
+        except Exception:  # Any error that an object raises: reading each again raises one with its location.
             for row in rows:
                 self.write(row)
-            forget_interruption()
-            raise interrupted from None
+            raise
         return [(row.key or "", row.name or "", self.write(row)) for row in rows]
 
     def _stored(self, channel: str, type_: str | None, data: bytes | None) -> Stored:
@@ -137,25 +135,10 @@ class Decoder:
         try:
             return read()
         except Exception as error:  # A serializer may raise anything.
-            self._fail(error, channel, *stored, read)
+            self._fail(error, channel, stored.type)
 
-    def _fail(self, error: Exception, channel: str, type_: str, data: bytes, again: Callable[[], object]) -> NoReturn:
-        """Raise the error for a stored value that could not be read.
-
-        If a second attempt with `again` succeeds, the value is sound and something interrupted the first attempt, such
-        as a signal handler. Then raise the interruption.
-        """
-        interrupted: BaseException | None = interruption(error)
-        try:
-            again()
-        except Exception:  # Any error that a serializer raises: the value cannot be read, so nothing interrupted it.
-            interrupted = None
-        finally:
-            forget_interruption()
-        if interrupted is not None:
-            raise interrupted
-        if type_ == MSGPACK:
-            error = self._codec.reason(data, error)
+    def _fail(self, error: Exception, channel: str, type_: str) -> NoReturn:
+        """Raise the error for a stored value that could not be read."""
         ours = isinstance(error, UnreadableValue)
         said = f"a stored value cannot be read: {error}"
         if not ours:
@@ -171,13 +154,10 @@ class Decoder:
         """Decode the checkpoint document with its inline values."""
         stored = self._stored("checkpoint", type_, data)
 
-        def read() -> Any:
-            return self._codec.loads(*stored, location_of_checkpoint(*self._location[1:]))
-
         try:
-            document = read()
+            document = self._codec.loads(*stored, location_of_checkpoint(*self._location[1:]))
         except Exception as error:  # A serializer may raise anything.
-            self._fail(*self._culprit(error, *stored), read)
+            self._fail(*self._culprit(error, *stored))
         return self._whole(document, stored.type)
 
     def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
@@ -203,7 +183,7 @@ class Decoder:
         """The serializer's own type and bytes of the document."""
         return self._codec.unsealed(type_, data, location_of_checkpoint(*self._location[1:]))
 
-    def _culprit(self, error: Exception, type_: str, data: bytes) -> tuple[Exception, str, str, bytes]:
+    def _culprit(self, error: Exception, type_: str, data: bytes) -> tuple[Exception, str, str]:
         """Find the inline value that cannot be read; if all can, it is the document itself."""
         with suppress(Exception):  # The document itself cannot be read.
             for channel, value in unpack_plain(self._unsealed(type_, data)[1])["channel_values"].items():
@@ -211,8 +191,8 @@ class Decoder:
                 try:
                     self._codec.unpack(stored)
                 except Exception as reason:  # A serializer may raise anything.
-                    return reason, channel, MSGPACK, stored
-        return error, "checkpoint", type_, data
+                    return reason, channel, MSGPACK
+        return error, "checkpoint", type_
 
     def _whole(self, document: Any, type_: str) -> dict[str, Any]:
         if not isinstance(document, dict):

@@ -10,6 +10,8 @@ from typing import Any
 
 from langgraph.checkpoint.serde import jsonplus
 
+from langgraph_checkpoint_custom.errors import CheckpointError
+
 SINGLE = jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG
 POSITIONAL = jsonplus.EXT_CONSTRUCTOR_POS_ARGS
 KEYWORDS = jsonplus.EXT_CONSTRUCTOR_KW_ARGS
@@ -32,7 +34,7 @@ class SecretInClear(UnstorableValue):
     """A secret that would be readable in the database."""
 
 
-class UnreadableValue(ValueError):
+class UnreadableValue(CheckpointError, ValueError):
     """A stored object that cannot be restored; the message names its class and says what to do."""
 
 

@@ -9,7 +9,6 @@ A value for which that is not so stays bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import ormsgpack
@@ -52,13 +51,6 @@ class RawReader(ExactSerializer):
         if "+" in kind:
             raise UnreadableValue("it is encrypted; pass the EncryptedSerializer that has its key as serde")
         return Raw(kind, bytes(stored))
-
-    def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
-        """Decode values of the type msgpack one by one: together, it would not show which are not packed as here."""
-        return [self.unpack(each) for each in stored]
-
-    def reason(self, stored: bytes) -> None:
-        """Return None: no object was created that could have failed."""
 
     def unpack(self, stored: bytes) -> Any:
         """Decode a value into plain types and extensions, or into a `Raw` if packing these gives other bytes."""

@@ -23,11 +23,10 @@ encodes it.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from io import BytesIO
-from secrets import randbits
 from typing import Any, Literal
 
 import ormsgpack
@@ -61,7 +60,7 @@ from langgraph_checkpoint_custom.encoding.langgraph_private import (
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS, Leaf, codec_named, codec_of, leaf_named
 from langgraph_checkpoint_custom.encoding.objects import Packer, cause_of, error_text, is_empty, secret_in_clear
 from langgraph_checkpoint_custom.encoding.restored import changed, find, make, restored_model
-from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
+from langgraph_checkpoint_custom.errors import ConfigError
 
 MSGPACK = "msgpack"
 NULL = "null"
@@ -98,35 +97,9 @@ def exact_serializer(
     return serde
 
 
-# ormsgpack drops an exception that is raised while an object is restored. The last one that may have come from outside,
-# such as a signal handler:
+# ormsgpack drops an exception that is raised while an object is restored. This is the last one.
 _RAISED: ContextVar[BaseException | None] = ContextVar("raised", default=None)
-# And the last one that says why a value cannot be restored:
-_REASON: ContextVar[UnreadableValue | None] = ContextVar("reason", default=None)
-DROPPED = "ext_hook failed"
-
-
-def interruption(error: Exception) -> BaseException:
-    """Return the exception that interrupted the reading of a value.
-
-    Call it if reading failed with `error`, and succeeds when it is repeated.
-    """
-    if not isinstance(error, UnreadableValue) and str(error) != DROPPED:
-        return error
-    return (
-        _RAISED.get()
-        or error.__cause__
-        or CheckpointError(
-            "an exception from outside, such as a time limit, interrupted the reading of a stored value, and was lost; "
-            "the value can be read"
-        )
-    )
-
-
-def forget_interruption() -> None:
-    """Drop the last exceptions: their cause was the value, or the caller has taken it."""
-    _RAISED.set(None)
-    _REASON.set(None)
+_DROPPED = "ext_hook failed"
 
 
 class _WithoutSecrets(pickle.Pickler):
@@ -229,10 +202,7 @@ class ExactSerializer(SerializerProtocol):
         """
         kind, stored = data
         if kind == MSGPACK:
-            try:
-                return self.unpack(stored)
-            except ValueError as error:
-                raise self.reason(stored) or error from None
+            return self.unpack(stored)
         strict = allowed_classes(self._serde) is not True
         if kind == "json" and strict and not allowed_json(self._serde):
             raise UnreadableValue(
@@ -241,35 +211,15 @@ class ExactSerializer(SerializerProtocol):
         return self._serde.loads_typed(data)
 
     def unpack(self, stored: bytes) -> Any:
-        """Decode a value of the type msgpack; if it fails, `reason` returns a better error."""
-        return unpackb(stored, ext_hook=self._revive, option=_READ)
-
-    def reason(self, stored: bytes) -> UnreadableValue | None:
-        """Return why `unpack` failed, if the cause is inside an extension."""
-        _REASON.set(None)
-        with suppress(ValueError):
-            self.unpack(stored)
-        if reason := _REASON.get():  # It has failed twice, so nothing interrupted it.
-            forget_interruption()
-        return reason
-
-    def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
-        """Decode many values of the type msgpack as one, which takes half of the time.
-
-        A random number follows each value. No value can guess it, so a value whose bytes are too short or too long
-        cannot take bytes of another one unnoticed.
-
-        Raises:
-            UnreadableValue: One of them cannot be restored as it was. Errors of ormsgpack pass through.
-        """
-        number = randbits(63) | 1 << 63
-        separator = b"\xcf" + number.to_bytes(8, "big")
-        together = b"\xdd" + (2 * len(stored)).to_bytes(4, "big") + separator.join([*stored, b""])
-        values = unpackb(together, ext_hook=self._revive, option=_READ)
-        if values[1::2] != [number] * len(stored):
-            raise UnreadableValue("one of many values does not end where its bytes end")
-        found: list[Any] = values[::2]
-        return found
+        """Decode a value of the type msgpack; raises as `loads_typed` does."""
+        try:
+            return unpackb(stored, ext_hook=self._revive, option=_READ)
+        except ValueError as error:
+            if str(error) != _DROPPED:
+                raise
+        raised = _RAISED.get()
+        _RAISED.set(None)
+        raise raised or UnreadableValue("an exception from outside interrupted the reading; read it again")
 
     def _object(self, code: int, data: bytes) -> Any:
         """Restore an object from its extension."""
@@ -296,9 +246,7 @@ class ExactSerializer(SerializerProtocol):
                 content = ["numpy", "ndarray", content]
             return self._object_or_raw(code, content)
         except BaseException as error:
-            if isinstance(error, UnreadableValue):
-                _REASON.set(error)
-            elif str(error) != DROPPED:
+            if str(error) != _DROPPED:
                 _RAISED.set(error)
             raise
 
@@ -308,18 +256,9 @@ class ExactSerializer(SerializerProtocol):
         except Blocked:
             return stored_data(*content)
         except UnreadableValue:
-            if not self._raw or self._can_be_restored(
-                code, content
-            ):  # The cause was outside, such as a signal handler.
+            if not self._raw:
                 raise
-            forget_interruption()
             return stored_data(*content)
-
-    def _can_be_restored(self, code: int, content: Any) -> bool:
-        with suppress(UnreadableValue):
-            self._restore(code, *content)
-            return True
-        return False
 
     def _restore(self, code: int, module: str, name: str, stored: Any, method: Any = "", state: Any = None) -> Any:
         args = state["args"] if state and "args" in state else ()
@@ -348,7 +287,6 @@ class ExactSerializer(SerializerProtocol):
         except Blocked:
             raise
         except Exception as error:
-            _RAISED.set(error)
             problem = error_text(error)
         raise changed(f"{module}.{name}", problem)  # Outside of the handler: the original error has data in its text.
 
@@ -398,7 +336,6 @@ def _loaded(load: Callable[[Any], Any], name: str, stored: Any) -> Any:
     try:
         return load(stored)
     except Exception as error:
-        _RAISED.set(error)
         inside = error.__traceback__ and error.__traceback__.tb_next
         line = f" on line {inside.tb_lineno}" if inside else ""
         problem = error_text(error)

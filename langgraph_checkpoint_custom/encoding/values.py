@@ -157,7 +157,7 @@ class Values:
         """Encodes a value as a part of a larger one in msgpack."""
         unpack = exact.unpack if exact else None
         self.unpack: Callable[[bytes], Any] = unpack or (lambda data: self._serde.loads_typed((MSGPACK, data)))
-        """Decodes bytes of the type msgpack without layers; if it fails, `reason` returns a better error."""
+        """Decodes bytes of the type msgpack without layers."""
         self.plain = unpack if self._reads_plain else None
         """Like `unpack`, for the bytes of a row of the type msgpack; None if unencrypted rows must not be read."""
 
@@ -171,12 +171,6 @@ class Values:
         """Whether the serializer's bytes are unreadable, because a serializer of another class encrypts them."""
         stored = bytes(self._given.dumps_typed(PROBE)[1])
         return not all(text.encode() in stored for pair in PROBE.items() for text in pair)
-
-    def reason(self, data: bytes, error: Exception) -> Exception:
-        """Return why `unpack` or `plain` could not read bytes: a better error, or `error` itself."""
-        if isinstance(error, UnreadableValue) or not isinstance(error, ValueError):
-            return error  # Final: decoding the bytes again would not explain more, or is not allowed.
-        return (isinstance(self._serde, ExactSerializer) and self._serde.reason(data)) or error
 
     def dumps(self, value: Any, location: Location) -> Stored:
         """Encode and seal a value for its row; errors of the serializer pass through."""
@@ -230,12 +224,6 @@ class Values:
         own, plain = self.unsealed(type_, data, location)
         value = self._serde.loads_typed((own, plain))
         return value, KnownValue(location[-1], whole=plain) if self._is_large(own, plain) else None
-
-    def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
-        """Decode many values of the type msgpack without layers; raises as `loads` does, for one that is not named."""
-        if self._reads_plain and isinstance(self._serde, ExactSerializer):
-            return self._serde.loads_many(stored)
-        return [self.loads(MSGPACK, data, ()) for data in stored]
 
     def loads_chunks(
         self, own_row: Stored, names: str, chunks: Sequence[tuple[str, Stored]], location: Location

@@ -6,18 +6,18 @@ Must not know: SQL, connections, reducers.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
-from langgraph_checkpoint_custom.encoding.serde import DROPPED, MSGPACK, forget_interruption, interruption
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
-from langgraph_checkpoint_custom.model.keys import Key, TupleRow, location_of_write
+from langgraph_checkpoint_custom.model.keys import Key, TupleRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
@@ -45,9 +45,6 @@ class HistoryRow(NamedTuple):
     channels: Any
     versions: Any
 
-
-# Writes that are decoded together, as one value. This copies the bytes of all of them.
-TOGETHER = 1000
 
 # The checkpoint of a write, and its sort key in the order in which LangGraph applies writes; see `writes_sort_key`.
 _CHECKPOINT = itemgetter(1)
@@ -166,40 +163,25 @@ def _collect(
 
 def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str, list[PendingWrite]]) -> None:
     """Decode writes and append each to the list of its channel."""
-    rows = [row for row in rows if row[2] in collected]
-    for start in range(0, len(rows), TOGETHER):
-        some = rows[start : start + TOGETHER]
-        for row, value in zip(some, _values(codec, key, some), strict=True):
-            channel = row[2]
-            collected[channel].append((row[3], channel, value))
-
-
-def _values(codec: Values, key: Key, rows: Sequence[Row]) -> Iterator[Any]:
-    """Yield the values of writes."""
-    plain: Iterator[Any] | None
-    interrupted = None
-    try:
-        plain = iter(codec.loads_many([row[7] for row in rows if row[6] == MSGPACK]))
-    except Exception as error:  # Any error, of any of the writes: they are decoded one by one below.
-        plain = None
-        if str(error) == DROPPED or not isinstance(error, ValueError):  # Otherwise they cannot be read as one value.
-            interrupted = interruption(error)
+    plain = codec.plain
     for row in rows:
-        _, checkpoint_id, channel, task_id, path, idx, type_, data, _, _ = row
-        if plain is not None and type_ == MSGPACK:
-            yield next(plain)
+        channel, type_ = row[2], row[6]
+        if channel not in collected:
             continue
         try:
-            value = codec.loads(type_, data, location_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
-        except Exception as error:  # Any error: `Decoder` decodes it again and raises an error that names the write.
-            interrupted = interrupted or interruption(error)
-            location = (key.thread_id, key.checkpoint_ns, checkpoint_id)
-            full_row = TupleRow("write", *location, channel, task_id, path, idx, type_, data, None, None, None, None)
-            value = Decoder(codec, *location).write(full_row)
-        yield value
-    if interrupted is not None:  # All writes can be read now, so something from outside interrupted the first attempt.
-        forget_interruption()
-        raise interrupted
+            value = plain(row[7]) if plain and type_ == MSGPACK else _write(codec, key, row)
+        except Exception:  # Any error that an object raises: reading it in the other way raises one with its location.
+            _write(codec, key, row)
+            raise
+        collected[channel].append((row[3], channel, value))
+
+
+def _write(codec: Values, key: Key, row: Row) -> Any:
+    """Decode a write."""
+    _, checkpoint_id, channel, task_id, path, idx, type_, data, _, _ = row
+    location = (key.thread_id, key.checkpoint_ns, checkpoint_id)
+    whole = TupleRow("write", *location, channel, task_id, path, idx, type_, data, None, None, None, None)
+    return Decoder(codec, *location).write(whole)
 
 
 def _seeds(

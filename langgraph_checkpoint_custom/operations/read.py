@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.types import TASKS
 from langgraph_checkpoint_custom.encoding.apart import version_key
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.known import KnownBlobs
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL, forget_interruption, interruption
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
@@ -134,19 +134,15 @@ def build_tuple(
     """Build the checkpoint of a reply about one checkpoint; None if it does not exist."""
     if not rows or rows[0].kind == "write":  # Writes can be stored before their checkpoint.
         return None
-    interrupted = None
     try:
         if found := _build_ordinary(codec, rows):
             if remember:
                 remember(*rows[0][1:4], None)
             return found
-    except Exception as error:  # Built once more below, which raises with the location of what cannot be read.
-        interrupted = interruption(error)
-    found = _build_any(d, codec, next_version, remember, rows)
-    if interrupted:
-        forget_interruption()
-        raise interrupted from None
-    return found
+    except Exception:  # Any error that an object raises: reading it in the other way raises one with its location.
+        _build_any(d, codec, next_version, remember, rows)
+        raise
+    return _build_any(d, codec, next_version, remember, rows)
 
 
 def _build_ordinary(codec: Values, rows: Sequence[TupleRow]) -> CheckpointTuple | None:
