@@ -37,8 +37,7 @@ from langgraph_checkpoint_custom.errors import (
     ThreadExists,
 )
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecord, ThreadRecord, WaitingThread
-from langgraph_checkpoint_custom.observed import log_slow_operations
-from langgraph_checkpoint_custom.operations.observing import OperationEvent
+from langgraph_checkpoint_custom.observed import OperationEvent, log_slow_operations
 from langgraph_checkpoint_custom.overlay import aoverlay, overlay
 from langgraph_checkpoint_custom.retention import Retention, Swept
 from langgraph_checkpoint_custom.saver import CheckpointSaver

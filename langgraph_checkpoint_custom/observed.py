@@ -1,31 +1,85 @@
-"""Observing: a driver that reports each operation to a hook, and a hook that logs slow operations."""
+"""Observing: what each operation did is counted and reported to a hook; a hook that logs slow operations.
+
+An operation is wrapped, so operations that are not observed cost nothing. The bytes of values and metadata are counted,
+but not read.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from langgraph_checkpoint_custom.engine.operation import Driver, Form, Offload, Operation, Row, operation_of
+from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded
+from langgraph_checkpoint_custom.engine.operation import (
+    Driver,
+    Form,
+    Offload,
+    Operation,
+    RoundTrip,
+    Row,
+    Steps,
+    operation_of,
+    through,
+)
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.operations.observing import Counts, OperationEvent, location_of
+from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, Page
 
 T = TypeVar("T")
-
-OnOperation = Callable[[OperationEvent], None]
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 
+@dataclass(frozen=True)
+class OperationEvent:
+    """An operation that has ended; `on_operation` gets one for each.
+
+    Attributes:
+        name: `put`, `get_tuple`, `list_page` and so on.
+        database: "postgresql" or "sqlite".
+        seconds: The time from the call to its end, including all waiting.
+        round_trips: Round trips to the database, including those of failed attempts.
+        rows: Rows that the database returned.
+        bytes: Bytes of values that were sent and returned.
+        retries: Attempts after the first one.
+        thread_id: The thread, if the operation is about one thread.
+        checkpoint_ns: The namespace, if the operation is about one namespace.
+        error: The class of the error that ended the operation; None if it succeeded.
+    """
+
+    name: str
+    database: str
+    seconds: float
+    round_trips: int
+    rows: int
+    bytes: int
+    retries: int
+    thread_id: str | None
+    checkpoint_ns: str | None
+    error: str | None
+
+
+OnOperation = Callable[[OperationEvent], None]
+
+
 class ObservedDriver:
-    """A driver that calls `hook` when an operation has ended; an exception of the hook is only logged."""
+    """A driver that calls `hook` when an operation has ended; an exception of the hook is only logged.
+
+    What is no operation of a run, such as `setup`, is not reported.
+    """
 
     def __init__(self, driver: Driver, database: str, hook: OnOperation) -> None:
         self._driver = driver
         self._database = database
         self._hook = hook
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the driver that is not reported."""
+        return getattr(self._driver, name)
 
     def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Send a statement and report it as an operation."""
@@ -37,58 +91,28 @@ class ObservedDriver:
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and report it."""
-        counts, started = Counts(), time.perf_counter()
-        error: BaseException | None = None
-        try:
-            return self._driver.run(counts.counting(op))
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            self._report(op, counts, time.perf_counter() - started, error)
+        with self._reported(op) as counting:
+            return self._driver.run(counting)
 
     async def arun(self, op: Operation[T]) -> T:
         """Async version of `run`."""
-        counts, started = Counts(), time.perf_counter()
-        error: BaseException | None = None
+        with self._reported(op) as counting:
+            return await self._driver.arun(counting)
+
+    @contextmanager
+    def _reported(self, op: Operation[T]) -> Iterator[Operation[T]]:
+        counts, started = _Counts(), time.perf_counter()
+        error = None
         try:
-            return await self._driver.arun(counts.counting(op))
+            yield counts.counting(op)
         except BaseException as raised:
-            error = raised
+            error = type(raised).__name__
             raise
         finally:
             self._report(op, counts, time.perf_counter() - started, error)
 
-    def look(self, op: Operation[T]) -> T:
-        """Read the tables as they are; this is not an operation of a run, and is not reported."""
-        return self._driver.look(op)
-
-    def setup(self) -> None:
-        """Create or migrate the tables; this is not an operation of a run, and is not reported."""
-        self._driver.setup()
-
-    async def aoffload(self, request: Offload) -> Any:
-        """Run work for the next operation; it is not reported."""
-        return await self._driver.aoffload(request)
-
-    async def asetup(self) -> None:
-        """Async version of `setup`."""
-        await self._driver.asetup()
-
-    def close(self) -> None:
-        """Close the driver."""
-        self._driver.close()
-
-    async def aclose(self) -> None:
-        """Async version of `close`."""
-        await self._driver.aclose()
-
-    def stats(self) -> Mapping[str, Any]:
-        """Return the driver's statistics."""
-        return self._driver.stats()
-
-    def _report(self, op: Operation[Any], counts: Counts, seconds: float, error: BaseException | None) -> None:
-        thread_id, checkpoint_ns = location_of(op)
+    def _report(self, op: Operation[Any], counts: _Counts, seconds: float, error: str | None) -> None:
+        thread_id, checkpoint_ns = _location_of(op)
         event = OperationEvent(
             op.name,
             self._database,
@@ -99,12 +123,68 @@ class ObservedDriver:
             max(0, counts.attempts - 1),
             thread_id,
             checkpoint_ns,
-            type(error).__name__ if error is not None else None,
+            error,
         )
         try:
             self._hook(event)
         except Exception:  # The user's code; it must not make a successful operation fail.
             _LOG.exception("on_operation failed")
+
+
+class _Counts:
+    """What an operation has done so far."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.round_trips = 0
+        self.rows = 0
+        self.bytes = 0
+
+    def counting(self, op: Operation[T]) -> Operation[T]:
+        """Return the same operation, which also counts what it does here."""
+        return replace(op, start=lambda: self._steps(op))
+
+    def _steps(self, op: Operation[T]) -> Steps[T]:
+        self.attempts += 1
+        if self.attempts == 1:
+            self.bytes += sum(map(_size, op.arguments().values()))
+        return through(op.start(), self._counted)
+
+    def _counted(self, request: RoundTrip | Offload) -> Steps[Any]:
+        if isinstance(request, Offload):
+            return (yield request)
+        self.round_trips += 1
+        reply = yield request
+        for rows in reply:
+            self.rows += len(rows)
+            self.bytes += sum(_bytes_in(row) for row in rows)
+        return reply
+
+
+def _location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
+    """Return the thread and the namespace that an operation is about."""
+    arguments: Mapping[str, Any] = op.arguments()
+    for what in arguments.values():
+        if isinstance(what, (Encoded, Draft)):
+            return what.row.thread_id, what.row.checkpoint_ns
+        if isinstance(what, (CheckpointRow, Key, Page)):
+            return what.thread_id, what.checkpoint_ns
+    return arguments.get("thread_id", arguments.get("source")), arguments.get("checkpoint_ns")
+
+
+def _size(argument: Any) -> int:
+    """Return the bytes of the values in an argument of an operation."""
+    if isinstance(argument, CheckpointRow):
+        return _bytes_in(argument)
+    if isinstance(argument, Encoded):
+        return _bytes_in(argument.row) + sum(map(_bytes_in, argument.blobs))
+    if isinstance(argument, Sequence) and not isinstance(argument, (str, bytes)):
+        return sum(_bytes_in(row) for row in argument if isinstance(row, tuple))
+    return 0
+
+
+def _bytes_in(row: Iterable[Any]) -> int:
+    return sum(len(cell) for cell in row if isinstance(cell, (bytes, memoryview)))
 
 
 def log_slow_operations(seconds: float) -> OnOperation:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-from langgraph_checkpoint_custom.observed import OnOperation
-from langgraph_checkpoint_custom.operations.observing import OperationEvent
+from langgraph_checkpoint_custom.observed import OnOperation, OperationEvent
 
 try:
     from opentelemetry.metrics import MeterProvider, get_meter

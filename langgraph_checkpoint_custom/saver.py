@@ -16,7 +16,7 @@ from copy import copy
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -222,7 +222,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         check_excluded(exclude_metadata)
         super().__init__(serde=strict_serde(serde, allow) if strict else serde)
         self._dialect = dialect
-        self._driver = ObservedDriver(driver, dialect.system, on_operation) if on_operation else driver
+        self._driver: Driver = driver
+        if on_operation:
+            self._driver = cast("Driver", ObservedDriver(driver, dialect.system, on_operation))
         self._recent = Recent(chunk_cache_bytes)
         self._earlier = ciphers_of(previous_serdes)
         self._clear = (*PLAINTEXT_METADATA, *plaintext_metadata)
