@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from langgraph_checkpoint_custom.encoding.codecs import register_codec
+from langgraph_checkpoint_custom.encoding.objects import register_codec
 from langgraph_checkpoint_custom.errors import (
     ChangedInPlace,
     CheckpointConflict,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from langgraph.checkpoint.serde.base import CipherProtocol
 
-from langgraph_checkpoint_custom.encoding.known import KnownBlobs
+from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
 from langgraph_checkpoint_custom.forks import register_for_forks
 from langgraph_checkpoint_custom.model.keys import Key
 

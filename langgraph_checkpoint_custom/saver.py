@@ -33,9 +33,9 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.allowlist import Allowed, strict_serde
+from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.encoding.in_place import encode_unchanged
-from langgraph_checkpoint_custom.encoding.known import KnownBlobs
 from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, run_of
 from langgraph_checkpoint_custom.encoding.serde import OnInexact, OnLoad, OnUnreadable

@@ -97,7 +97,6 @@ def test_pure_modules_import_no_clock_thread_loop_or_database(module: str) -> No
 SERIALIZER = {
     "allowlist",
     "classes",
-    "codecs",
     "extensions",
     "langgraph_private",
     "leaves",

@@ -19,8 +19,8 @@ from uuid import UUID
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.types import INTERRUPT
 
+from langgraph_checkpoint_custom.encoding.chunks import NO_BLOBS, KnownBlobs
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_rows
-from langgraph_checkpoint_custom.encoding.known import NO_BLOBS, KnownBlobs
 from langgraph_checkpoint_custom.encoding.objects import error_text
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, operation, through, work_out

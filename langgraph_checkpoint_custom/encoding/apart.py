@@ -16,9 +16,10 @@ from typing import Any, TypeGuard
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 
-from langgraph_checkpoint_custom.encoding.chunks import KnownValue
-from langgraph_checkpoint_custom.encoding.known import KnownBlobs, is_short, unpack_plain
+from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs, KnownValue
+from langgraph_checkpoint_custom.encoding.extensions import unpack_plain
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
+from langgraph_checkpoint_custom.encoding.objects import is_unicode
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, Unsealed, fail, row_of, seal_rows
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Large, Stored, Values
@@ -45,8 +46,20 @@ NO_DOCUMENT = Stored(MSGPACK, b"")
 # Bytes of the largest encoded value in the document of a checkpoint that was taken apart. Such a value is stored again
 # with every superstep.
 SMALL_VALUE = 1_024
+# The largest text or bytes that are part of the document with any serializer, in characters or bytes.
+INLINE_BYTES = 256
 # Types of values that may be a blob in a small document, too; see `is_always_blob`.
 SPECIAL = frozenset({DeltaSnapshot, bytearray, set, tuple})
+
+
+def is_short(value: Any) -> bool:
+    """Whether a value is part of the document with any serializer. No such value can be changed in place."""
+    kind = type(value)
+    if kind is str:
+        return len(value) <= INLINE_BYTES and (value.isascii() or is_unicode(value))
+    if kind is int:
+        return bool(-(2**63) <= value < 2**64)  # Not every serializer can encode larger ones.
+    return value is None or kind is bool or kind is float or (kind is bytes and len(value) <= INLINE_BYTES)
 
 
 def deltas_of(

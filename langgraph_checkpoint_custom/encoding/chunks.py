@@ -22,7 +22,7 @@ searched in the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from secrets import token_urlsafe
@@ -31,7 +31,6 @@ from typing import NamedTuple
 import ormsgpack
 
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.tokens import end_of_token, is_container
 
 # Bytes of an encoded value. A smaller one stays in one piece: chunks would save less than their rows take.
 SPLIT_FROM = 16_384
@@ -55,6 +54,8 @@ SAMPLE = 2_048
 
 # Bytes that a chunk takes in memory besides its own.
 CHUNK_MEMORY = 300
+# Bytes of the version of a channel, with its place in a dict.
+NAME = 200
 # Names of chunks start with this. No channel version does: after "#", a version continues with JSON.
 NAME_MARK = "#/"
 
@@ -89,6 +90,30 @@ class KnownValue(NamedTuple):
         return len(self.whole) + sum([CHUNK_MEMORY + len(chunk.data) for chunk in self.chunks])
 
 
+class KnownBlobs(NamedTuple):
+    """The blobs of one stored checkpoint.
+
+    Attributes:
+        versions: The version of each channel whose value is a blob, as the checkpoint's row names them.
+        large: The large values, by channel.
+    """
+
+    versions: Mapping[str, str]
+    large: Mapping[str, KnownValue]
+
+    @property
+    def size(self) -> int:
+        """The bytes that it keeps in memory."""
+        return NAME * len(self.versions) + sum([value.memory for value in self.large.values()])
+
+    def without(self, channels: Collection[str]) -> KnownBlobs:
+        """The same without what is known of the large values of these channels, because they were deleted."""
+        return self._replace(large={channel: value for channel, value in self.large.items() if channel not in channels})
+
+
+NO_BLOBS = KnownBlobs({}, {})
+
+
 class Cut(NamedTuple):
     """A value that was cut into chunks: all of them, the new ones, and the bytes of the version's own row."""
 
@@ -98,8 +123,8 @@ class Cut(NamedTuple):
 
 
 def is_large(data: bytes) -> bool:
-    """Whether a value in msgpack may be worth cutting into chunks."""
-    return len(data) >= SPLIT_FROM and is_container(data)
+    """Whether a value in msgpack may be worth cutting into chunks: it is a long list or dict."""
+    return len(data) >= SPLIT_FROM and (0x80 <= data[0] < 0xA0 or 0xDC <= data[0] < 0xE0)
 
 
 def cut(data: bytes, version: str, before: KnownValue) -> Cut | None:
@@ -217,3 +242,25 @@ def _has_samples_of(before: bytes, data: bytes) -> bool:
     """Whether bytes have a sample of other bytes in them."""
     step = len(before) // SAMPLES + 1
     return any(before[start : start + SAMPLE] in data for start in range(step // 2, len(before), step))
+
+
+# The tokens of msgpack: the elements of an array or a map are the tokens after its own.
+
+# By the first byte of a token: the number of bytes after it that hold the length of its content.
+_WIDTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+# By the first byte of an extension: the number of bytes between it and the code of the extension.
+EXTENSIONS = {0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD4: 0, 0xD5: 0, 0xD6: 0, 0xD7: 0, 0xD8: 0}
+# By the first byte of any other token: the number of bytes after it.
+_SIZES = dict.fromkeys(range(256), 0) | {0xA0 + size: size for size in range(32)}
+_SIZES |= {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
+_SIZES |= {0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17, 0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
+
+
+def end_of_token(data: bytes, start: int) -> int:
+    """Return where a token ends; that may be after the end of the data, which then ends in the middle of it."""
+    first = data[start]
+    width = _WIDTHS.get(first)
+    if width is None:
+        return start + 1 + _SIZES[first]
+    content = start + 1 + width
+    return content + int.from_bytes(data[start + 1 : content], "big") + (first in EXTENSIONS)

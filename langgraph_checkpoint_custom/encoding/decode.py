@@ -14,9 +14,8 @@ from typing import Any, NoReturn, Protocol
 from langgraph.checkpoint.base import PendingWrite
 from pydantic import ValidationError
 
-from langgraph_checkpoint_custom.encoding.chunks import KnownValue
-from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.known import KnownBlobs, unpack_plain
+from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs, KnownValue
+from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue, unpack_plain
 from langgraph_checkpoint_custom.encoding.objects import error_text, pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Stored, Values

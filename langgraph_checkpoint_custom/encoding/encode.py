@@ -10,9 +10,10 @@ value alone than for one inside a document.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, ChannelVersions, Checkpoint, CheckpointMetadata
 
@@ -23,7 +24,7 @@ from langgraph_checkpoint_custom.encoding.apart import (
     is_always_blob,
     version_key,
 )
-from langgraph_checkpoint_custom.encoding.known import KnownBlobs, exceeds
+from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
 from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import (
     Draft,
@@ -56,6 +57,8 @@ from langgraph_checkpoint_custom.model.keys import (
 DOCUMENT = 4_096
 # Times that it may be larger if its values without a new version take at most `DOCUMENT`: the others are stored anyway.
 CHANGING = 4
+# Bytes of the names of a message's class and fields, at least.
+NAME_OF_MESSAGE = 50
 
 
 def encode_checkpoint(
@@ -100,7 +103,7 @@ def encode_checkpoint(
         map(is_always_blob, values, values.values())
     )
     old = {channel: value for channel, value in values.items() if channel not in new_versions} if before else {}
-    too_large = before and (exceeds(old.values(), DOCUMENT) or exceeds(values.values(), DOCUMENT * CHANGING))
+    too_large = before and (_exceeds(old.values(), DOCUMENT) or _exceeds(values.values(), DOCUMENT * CHANGING))
     if is_special or not codec.packs or too_large:
         return Apart(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
     try:
@@ -119,6 +122,32 @@ def encode_checkpoint(
         return Encoded(row, claim, replayed, references)
     row = row_of(codec, parent, checkpoint, merged, (type_, document), inline, ())
     return row if claim is None else Encoded(row, claim)
+
+
+def _exceeds(values: Collection[Any], limit: int) -> bool:
+    """Whether values are certain to take more than `limit` bytes in msgpack, by what can be seen without encoding them.
+
+    False means that only encoding them can tell.
+    """
+    left = limit
+    todo = list(values)
+    while todo:
+        if len(todo) > left:  # Each takes one byte at least.
+            return True
+        value = todo.pop()
+        left -= 1
+        kind = type(value)
+        if kind is str or kind is bytes:
+            left -= len(value)
+        elif kind is list:
+            todo += value[: left + 1]
+        elif kind is dict:
+            left -= len(value)
+            todo += value.values()
+        elif isinstance(value, BaseMessage):
+            left -= NAME_OF_MESSAGE
+            todo.append(value.content)
+    return left < 0
 
 
 def _changes(codec: Values, values: Mapping[str, Any], new_versions: ChannelVersions, size: int) -> bool:

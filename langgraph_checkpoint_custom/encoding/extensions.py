@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import ormsgpack
 from langgraph.checkpoint.serde import jsonplus
 
 from langgraph_checkpoint_custom.errors import CheckpointError
@@ -44,6 +45,11 @@ class Extension:
 
     code: int
     data: bytes
+
+
+def unpack_plain(data: bytes) -> Any:
+    """Decode msgpack without creating objects; packing the result gives the same bytes."""
+    return ormsgpack.unpackb(data, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
 def stored_data(_: str, __: str, stored: Any, method: Any = None, state: Any = None) -> Any:

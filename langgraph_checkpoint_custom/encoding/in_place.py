@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 
-from langgraph_checkpoint_custom.encoding.extensions import SINGLE, Extension
-from langgraph_checkpoint_custom.encoding.known import unpack_plain
+from langgraph_checkpoint_custom.encoding.extensions import SINGLE, Extension, unpack_plain
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK

@@ -16,8 +16,8 @@ from uuid import UUID
 from langgraph.checkpoint.base import Checkpoint
 from pydantic import ValidationError
 
+from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
 from langgraph_checkpoint_custom.encoding.extensions import UnstorableValue
-from langgraph_checkpoint_custom.encoding.known import KnownBlobs
 from langgraph_checkpoint_custom.encoding.objects import error_text
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Stored, Values

@@ -16,6 +16,7 @@ from uuid import UUID
 
 import ormsgpack
 
+from langgraph_checkpoint_custom.encoding.chunks import EXTENSIONS, end_of_token
 from langgraph_checkpoint_custom.encoding.extensions import (
     DELTA,
     KEYWORDS,
@@ -33,7 +34,6 @@ from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS
 from langgraph_checkpoint_custom.encoding.raw import Raw, unpacked
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.tokens import EXTENSIONS, end_of_token
 from langgraph_checkpoint_custom.tools.foreign import same
 
 # Levels of nesting that are displayed; deeper ones are left out.

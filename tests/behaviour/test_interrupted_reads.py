@@ -18,14 +18,14 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pydantic import BaseModel
 
 from langgraph_checkpoint_custom import CheckpointError
-from langgraph_checkpoint_custom.encoding import allowlist, chunks, decode, known, objects, restored, serde, values
+from langgraph_checkpoint_custom.encoding import allowlist, chunks, decode, extensions, objects, restored, serde, values
 from tests.behaviour.helpers import LONG, config, metadata, put
 from tests.stores import Client, Store
 
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
 
 DECODING = {
-    module.__file__ for module in (allowlist, chunks, decode, encrypted, known, objects, restored, serde, values)
+    module.__file__ for module in (allowlist, chunks, decode, encrypted, extensions, objects, restored, serde, values)
 }
 
 

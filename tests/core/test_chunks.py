@@ -15,11 +15,9 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.encoding import chunks as cutting
-from langgraph_checkpoint_custom.encoding.chunks import Chunk, Cut, KnownValue, cut, join
+from langgraph_checkpoint_custom.encoding.chunks import Chunk, Cut, KnownBlobs, KnownValue, cut, end_of_token, join
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.known import KnownBlobs
 from langgraph_checkpoint_custom.encoding.objects import pack
-from langgraph_checkpoint_custom.encoding.tokens import end_of_token
 from langgraph_checkpoint_custom.encoding.values import Large, Stored, Values
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.recent import ENTRY, Recent

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from langgraph_checkpoint_custom.encoding.chunks import KnownValue
-from langgraph_checkpoint_custom.encoding.known import NAME, NO_BLOBS, KnownBlobs
+from langgraph_checkpoint_custom.encoding.chunks import NAME, NO_BLOBS, KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.recent import ENTRY, Recent
 
