@@ -35,7 +35,6 @@ from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.allowlist import Allowed, strict_serde
 from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_writes
-from langgraph_checkpoint_custom.encoding.in_place import encode_unchanged
 from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, run_of
 from langgraph_checkpoint_custom.encoding.serde import OnInexact, OnLoad, OnUnreadable
@@ -76,7 +75,7 @@ from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, 
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread, threads_of_runs
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
-from langgraph_checkpoint_custom.operations.in_place import check_unchanged
+from langgraph_checkpoint_custom.operations.in_place import check_unchanged, encode_unchanged
 from langgraph_checkpoint_custom.operations.interrupts import check_open
 from langgraph_checkpoint_custom.operations.read import (
     NextVersion,
@@ -90,7 +89,7 @@ from langgraph_checkpoint_custom.operations.read import (
     size_of,
 )
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
-from langgraph_checkpoint_custom.operations.searchable import make_searchable, missing_searchable
+from langgraph_checkpoint_custom.operations.schema import make_searchable, missing_searchable
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
 from langgraph_checkpoint_custom.pickling import Arguments, unpickled

@@ -37,8 +37,13 @@ from langgraph_checkpoint_custom.model.keys import KIND_MARK, MAX_ID, Key, confi
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
 from langgraph_checkpoint_custom.operations.delete import delete_thread, prune_thread
 from langgraph_checkpoint_custom.operations.delete import rollback as rollback_thread
-from langgraph_checkpoint_custom.operations.dry_run import DryRunResult, counted_change, dry_run_of
-from langgraph_checkpoint_custom.operations.sizes import ThreadSize, sizes_of_threads
+from langgraph_checkpoint_custom.operations.sizes import (
+    DryRunResult,
+    ThreadSize,
+    counted_change,
+    dry_run_of,
+    sizes_of_threads,
+)
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 commands = typer.Typer()

@@ -12,7 +12,7 @@ from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confi
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, table, tell
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.operations.doctor import BY_NAME, CHECKS, Bloat, Finding, bloat, look, repair
-from langgraph_checkpoint_custom.operations.verify import Verified, verify
+from langgraph_checkpoint_custom.operations.schema import Verified, verify
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 commands = typer.Typer()

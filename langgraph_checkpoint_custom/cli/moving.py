@@ -35,7 +35,7 @@ from langgraph_checkpoint_custom.cli.common import (
 from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, tell
 from langgraph_checkpoint_custom.cli.reading import classes_of
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
-from langgraph_checkpoint_custom.operations.verify import verify as verify_tables
+from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY, URL, serde_of_key, settings_of
 from langgraph_checkpoint_custom.sqlite import SqliteSaver

@@ -235,7 +235,7 @@ def tenants(url: Url = None, as_json: Json = False) -> None:
 def _hint(saver: CheckpointSaver, where: dict[str, Any]) -> str | None:
     """Return a hint how to make this search faster; None if an index serves it already."""
     from langgraph_checkpoint_custom.model.filter import equal_texts, wanted
-    from langgraph_checkpoint_custom.operations.searchable import missing_searchable
+    from langgraph_checkpoint_custom.operations.schema import missing_searchable
 
     d, driver, _ = saver.backend
     keys = list(equal_texts(wanted(where), contains=d.filter_contains))

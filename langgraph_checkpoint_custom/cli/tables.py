@@ -12,9 +12,8 @@ import typer
 from langgraph_checkpoint_custom.cli.common import Json, NotPossible, Url, given, opened
 from langgraph_checkpoint_custom.cli.output import Style, say, show_source, table, tell
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.operations.schema import script
-from langgraph_checkpoint_custom.operations.verify import Privilege, Verified
-from langgraph_checkpoint_custom.operations.verify import verify as verify_tables
+from langgraph_checkpoint_custom.operations.schema import Privilege, Verified, script
+from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
 from langgraph_checkpoint_custom.settings import SCHEMA, URL, settings_of
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 from langgraph_checkpoint_custom.url import open_saver

@@ -1,4 +1,4 @@
-"""Creating and migrating the tables, and refusing tables that are another package's or of another version.
+"""The tables: creating and migrating them, refusing those of another package or version, comparing, indexes of keys.
 
 Must not know: SQL, connections.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from shlex import quote
+from typing import NamedTuple
 
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign, SchemaMissing, SchemaOutdated, SchemaTooNew
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.sql.searchable import first_searchable
 
 _COMMAND = "python -m langgraph_checkpoint_custom"
 _USUAL_SCHEMA = "langgraph_checkpoint"
@@ -145,3 +147,103 @@ def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
     if d.system == "postgresql":
         text = text.replace("CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS")
     return text.replace("%%", "%") if d.system == "postgresql" else text
+
+
+# Indexes of searchable metadata keys, which `sql/searchable.py` describes
+
+
+@operation("read")
+def missing_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[list[str]]:
+    """Return the keys that have no index which this role can use.
+
+    Round trips: 1, or 0 without keys.
+    """
+    if not keys:
+        return []
+    (there,) = yield d.select_searchable(keys)
+    return [key for key in keys if first_searchable([key], there) is None]
+
+
+@operation("migrate")
+def make_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[None]:
+    """Create the missing indexes of these keys, and the views that they are used through.
+
+    Round trips: 2, and one for each key.
+    Idempotent: yes. Any number of processes may run it concurrently.
+    """
+    # Wait until no other process creates an index concurrently. Until then this transaction must hold no other lock and
+    # no snapshot, because CREATE INDEX CONCURRENTLY waits for those.
+    yield d.lock_searchable()
+    for key in (yield from missing_searchable(d, keys).start()):
+        yield d.make_searchable(key)
+
+
+# Comparing the tables with those that this package ships: what is missing, what was added, what this role may do
+
+# Tables that a run only reads.
+READ_ONLY = frozenset({"langgraph_checkpoint_migrations", "tenant_roles"})
+
+
+class Privilege(NamedTuple):
+    """What a run needs on a table, or on the schema, and whether this role has it."""
+
+    on: str
+    name: str
+    granted: bool
+
+
+class Verified(NamedTuple):
+    """The result of `verify`.
+
+    Attributes:
+        version: The last migration that was applied; None if this package's tables do not exist.
+        shipped: The last migration that this package has.
+        foreign: A table of another package that has the name of one of ours.
+        missing: Lines of the shipped catalog that the database does not have.
+        added: Lines that the database has and the shipped catalog does not.
+        privileges: The privileges that a run needs; empty on SQLite.
+    """
+
+    version: int | None
+    shipped: int
+    foreign: str | None
+    missing: Sequence[str]
+    added: Sequence[str]
+    privileges: Sequence[Privilege]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the last migration that was applied is the last one of this package."""
+        return self.version == self.shipped
+
+    @property
+    def holds(self) -> bool:
+        """Whether the tables have everything that a run needs. Additions normally do no harm."""
+        return self.is_current and not self.missing and all(privilege.granted for privilege in self.privileges)
+
+
+@operation("read")
+def verify(d: SqlDialect) -> Steps[Verified]:
+    """Compare the tables with those that this package ships.
+
+    Round trips: 1 if there are none; otherwise 3, and 1 more on PostgreSQL.
+    """
+    shipped = len(d.migrations)
+    (((_, ours, taken, layout),),) = yield d.schema_state()
+    if not ours:
+        return Verified(None, shipped, taken, d.shipped(), [], [])
+    d.learn_layout(layout)
+    (numbers,) = yield d.schema_numbers()
+    (lines,) = yield d.catalog_lines()
+    there, wanted = {str(line) for (line,) in lines}, set(d.shipped())
+    privileges: list[Privilege] = []
+    if asked := d.catalog_privileges():
+        (rows,) = yield asked
+        tables = {line.split()[1].rstrip(",") for line in wanted if line.startswith("table ")}
+        privileges = [
+            Privilege(on, name, granted)
+            for on, name, granted in rows
+            if name == "USAGE" or (on in tables and (name == "SELECT" or on not in READ_ONLY))
+        ]
+    version = max((int(row[0]) for row in numbers), default=0)
+    return Verified(version, shipped, None, sorted(wanted - there), sorted(there - wanted), privileges)

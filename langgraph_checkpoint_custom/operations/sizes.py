@@ -1,4 +1,4 @@
-"""Counting rows and bytes.
+"""Counting rows and bytes, also before and after a change or its dry run.
 
 Must not know: SQL, connections, serializers: nothing here reads a value.
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Operation, Steps, operation
 from langgraph_checkpoint_custom.model.keys import Range, right_above
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -235,3 +235,39 @@ def page_of_threads(d: SqlDialect, within: Range, checkpoints: int = PAGE) -> St
         return within, None
     end = right_above(rows[0][0])
     return within._replace(top=end), within._replace(bottom=end)
+
+
+@operation("exclusive", locks=["thread_id"])
+def counted_change(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[tuple[ThreadSize, ThreadSize]]:
+    """Run a write, and return the sizes of a thread before and after it. No other operation has changed it in between.
+
+    Round trips: those of the write, and 2.
+    Idempotent: as the write is. If the answer to an attempt was lost, the sizes are those before and after the next.
+    """
+    return (yield from _before_and_after(d, thread_id, op))
+
+
+class DryRunResult(Exception):  # Not an error: an exception is what rolls a dry run back.
+    """The sizes of a thread before and after an operation that was rolled back."""
+
+    def __init__(self, before: ThreadSize, after: ThreadSize) -> None:
+        super().__init__("nothing was changed")
+        self.before = before
+        self.after = after
+
+
+@operation("dry_run")
+def dry_run_of(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[None]:
+    """Run a write, count the rows of a thread before and after it, and roll it back. It takes the locks of the write.
+
+    Round trips: those of the write, and 2.
+    Raises: DryRunResult, or what the write raises.
+    """
+    raise DryRunResult(*(yield from _before_and_after(d, thread_id, op)))
+
+
+def _before_and_after(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[tuple[ThreadSize, ThreadSize]]:
+    before = yield from sizes_of_threads(d, [thread_id]).start()
+    yield from op.start()
+    after = yield from sizes_of_threads(d, [thread_id]).start()
+    return before[thread_id].size, after[thread_id].size

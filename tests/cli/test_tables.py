@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 
 from langgraph_checkpoint_custom import open_saver
-from langgraph_checkpoint_custom.operations.verify import READ_ONLY
+from langgraph_checkpoint_custom.operations.schema import READ_ONLY
 from tests.behaviour.helpers import Database
 from tests.cli.conftest import Cli
 from tests.conftest import dsn_for, unprivileged_folder
