@@ -193,5 +193,5 @@ def bloat(d: SqlDialect) -> Steps[Sequence[Bloat]]:
 
     Round trips: 1.
     """
-    (rows,) = yield d.doctor_bloat()
+    (rows,) = yield d.ask("doctor_bloat")
     return [Bloat(*row) for row in rows]

@@ -218,7 +218,7 @@ def import_thread(
         yield d.delete_thread(thread_id)
     for page in _pages(rows()):
         yield d.import_rows(thread_id, [(row.kind, _params(d, row.cells)) for row in page])
-    yield d.release_claim(thread_id, token)
+    yield d.ask("release_claim", thread_id=thread_id, claim=token)
     if (yield from _digest(d, thread_id)) != digest:
         raise ThreadExists(
             f"thread {thread_id!r} differs from the file, since it was written to during the import, or the file was "

@@ -136,7 +136,7 @@ def timeline(d: SqlDialect, thread_id: str, before: str, limit: int) -> Steps[li
         checkpoints, and their writes without values.
     Snapshot: one read snapshot.
     """
-    (rows,) = yield d.select_timeline(thread_id, before, limit)
+    (rows,) = yield d.ask("timeline", thread_id=thread_id, before=before, limit=limit)
     found = []
     for ns, checkpoint_id, parent_id, root_id, run_id, hidden, source, step, tasks in rows:
         shown = _shown(source), _shown(step), _tasks(_shown(tasks) or ())
@@ -180,7 +180,7 @@ def sizes_of_checkpoint(d: SqlDialect, key: Key) -> Steps[CheckpointSize | None]
     Round trips: 1.
     Rows: its own, and the blobs of its parent. Values are not read.
     """
-    (rows,) = yield d.sizes_of_checkpoint(key)
+    (rows,) = yield d.ask("sizes_of_checkpoint", **key._asdict())
     own = [row for row in rows if row[0] == "checkpoint" and row[1] == key.checkpoint_id]
     if not own:
         return None

@@ -44,7 +44,7 @@ def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
     Round trips: 1.
     Idempotent: yes.
     """
-    (rows,) = yield d.delete_label(thread_id, name)
+    (rows,) = yield d.ask("delete_label", thread_id=thread_id, name=name)
     return bool(rows)
 
 
@@ -54,7 +54,7 @@ def labels_of_thread(d: SqlDialect, thread_id: str) -> Steps[dict[str, RunnableC
 
     Round trips: 1.
     """
-    (rows,) = yield d.select_labels(thread_id)
+    (rows,) = yield d.ask("select_labels", thread_id=thread_id)
     return {name: config_of(thread_id, *location) for name, *location in rows}
 
 
@@ -65,7 +65,7 @@ def labelled(d: SqlDialect, thread_id: str, name: str) -> Steps[RunnableConfig]:
     Round trips: 1.
     Raises: CheckpointNotFound.
     """
-    (rows,) = yield d.select_labels(thread_id)
+    (rows,) = yield d.ask("select_labels", thread_id=thread_id)
     for found, *location in rows:
         if found == name:
             return config_of(thread_id, *location)

@@ -39,7 +39,7 @@ def renew_claim(d: SqlDialect, thread_id: str, token: str, ttl_seconds: float) -
     Idempotent: yes.
     Raises: ClaimLost.
     """
-    (rows,) = yield d.renew_claim(thread_id, token, ttl_seconds)
+    (rows,) = yield d.ask("renew_claim", thread_id=thread_id, claim=token, ttl_seconds=ttl_seconds)
     if not rows:
         raise claim_lost(thread_id)
 
@@ -50,7 +50,7 @@ def release_claim(d: SqlDialect, thread_id: str, token: str) -> Steps[bool]:
 
     Round trips: 1.
     """
-    (rows,) = yield d.release_claim(thread_id, token)
+    (rows,) = yield d.ask("release_claim", thread_id=thread_id, claim=token)
     return bool(rows)
 
 

@@ -85,7 +85,7 @@ def get_tuple_to_write(
     """
     newest: list[Any] = []
     if key.checkpoint_id is not None:
-        (newest,) = yield d.select_newest_id(key)
+        (newest,) = yield d.ask("select_newest_id", **key._asdict())
     (reply,) = yield d.select_checkpoint(key)
     rows = d.rows(reply)
     found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, remember, rows)

@@ -28,7 +28,7 @@ def setup(d: SqlDialect, distribute: str | None = None) -> Steps[None]:
     Idempotent: yes. Any number of processes may run it concurrently: a lock lets them in one after the other.
     Raises: SchemaForeign; SchemaTooNew; ConfigError if the tables exist and are not distributed.
     """
-    yield d.schema_lock()
+    yield d.ask("schema_lock")
     applied = yield from _applied(d)
     if applied is not None and distribute is not None and d.layout != distribute:
         raise ConfigError(
@@ -40,14 +40,14 @@ def setup(d: SqlDialect, distribute: str | None = None) -> Steps[None]:
         yield from _check_cluster(d)
     if applied is None:
         applied = set()
-        (((schema_exists, *_),),) = yield d.schema_state()
+        (((schema_exists, *_),),) = yield d.ask("schema_state")
         yield d.schema_create(with_schema=not schema_exists)
     for migration in d.migrations_of(distribute if is_new else d.layout):
         if migration.number not in applied:
             yield d.schema_apply(migration)
     if is_new:
         if distribute is not None:
-            yield d.schema_distribute()
+            yield d.ask("schema_distribute")
         d.learn_layout(distribute)
 
 
@@ -56,13 +56,13 @@ def _check_cluster(d: SqlDialect) -> Steps[None]:
 
     Raises: ConfigError.
     """
-    (extension,) = yield d.schema_extension()
+    (extension,) = yield d.ask("schema_extension")
     if not extension:
         raise ConfigError(
             "the database does not have Citus: CREATE EXTENSION citus on each server, and SELECT citus_add_node(…) on "
             "the coordinator for each worker"
         )
-    (compiling,) = yield d.schema_compiling()
+    (compiling,) = yield d.ask("schema_compiling")
     if compiling:
         workers = ", ".join(f"{host}:{port}" for host, port in compiling)
         raise ConfigError(
@@ -96,7 +96,7 @@ def _run_setup(d: SqlDialect) -> str:
 
 def _applied(d: SqlDialect) -> Steps[set[int] | None]:
     """Return the numbers of the applied migrations, or None if this package's tables do not exist."""
-    (((_, ours, taken, layout),),) = yield d.schema_state()
+    (((_, ours, taken, layout),),) = yield d.ask("schema_state")
     if not ours:
         if taken is not None:
             raise SchemaForeign(
@@ -106,7 +106,7 @@ def _applied(d: SqlDialect) -> Steps[set[int] | None]:
             )
         return None
     d.learn_layout(layout)
-    (rows,) = yield d.schema_numbers()
+    (rows,) = yield d.ask("schema_numbers")
     applied = {int(row[0]) for row in rows}
     if applied - {migration.number for migration in d.migrations}:
         raise SchemaTooNew(
@@ -142,7 +142,7 @@ def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
         lines += ["", made["searchable_make"]]
         if view := made.get("searchable_make_view"):
             # The lock keeps another process's setup from doing the same concurrently.
-            lines += ["BEGIN;", *(f"{lock.sql};" for lock in d.lock_searchable().statements), view, "COMMIT;"]
+            lines += ["BEGIN;", *(f"{lock.sql};" for lock in d.ask("searchable_lock").statements), view, "COMMIT;"]
     text = "\n".join(lines)
     if d.system == "postgresql":
         text = text.replace("CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS")
@@ -173,7 +173,7 @@ def make_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[None]:
     """
     # Wait until no other process creates an index concurrently. Until then this transaction must hold no other lock and
     # no snapshot, because CREATE INDEX CONCURRENTLY waits for those.
-    yield d.lock_searchable()
+    yield d.ask("searchable_lock")
     for key in (yield from missing_searchable(d, keys).start()):
         yield d.make_searchable(key)
 
@@ -229,12 +229,12 @@ def verify(d: SqlDialect) -> Steps[Verified]:
     Round trips: 1 if there are none; otherwise 3, and 1 more on PostgreSQL.
     """
     shipped = len(d.migrations)
-    (((_, ours, taken, layout),),) = yield d.schema_state()
+    (((_, ours, taken, layout),),) = yield d.ask("schema_state")
     if not ours:
         return Verified(None, shipped, taken, d.shipped(), [], [])
     d.learn_layout(layout)
-    (numbers,) = yield d.schema_numbers()
-    (lines,) = yield d.catalog_lines()
+    (numbers,) = yield d.ask("schema_numbers")
+    (lines,) = yield d.ask("catalog_lines")
     there, wanted = {str(line) for (line,) in lines}, set(d.shipped())
     privileges: list[Privilege] = []
     if asked := d.catalog_privileges():

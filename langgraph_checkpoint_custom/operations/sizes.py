@@ -230,7 +230,7 @@ def page_of_threads(d: SqlDialect, within: Range, checkpoints: int = PAGE) -> St
 
     Round trips: 1.
     """
-    (rows,) = yield d.select_thread_at(within, checkpoints)
+    (rows,) = yield d.ask("thread_at", **within._asdict(), rows=checkpoints)
     if not rows:
         return within, None
     end = right_above(rows[0][0])

@@ -34,7 +34,7 @@ def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Draft, *, only_newest:
     if isinstance(encoded, CheckpointRow):
         encoded = Encoded(encoded, None)
     if isinstance(encoded, Draft):
-        (rows,) = yield d.select_blobs_of(_parent(encoded.row))
+        (rows,) = yield d.ask("select_blobs_of", **_parent(encoded.row)._asdict())
         names = [d.names(name) for name in rows[0]] if rows else ((), ())
         finished = encoded.finish(dict(zip(*names, strict=True)))
         encoded = (yield finished) if isinstance(finished, Offload) else finished

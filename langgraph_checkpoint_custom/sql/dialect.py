@@ -1,4 +1,4 @@
-"""The interface of a dialect: a method for each request of an operation. Two modules complete it.
+"""The interface of a dialect: a method for each request that is more than a statement. Two modules complete it.
 
 Must not know: connections, results other than rows of `TupleRow`'s shape.
 
@@ -77,10 +77,6 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
         """Store the checkpoint, if nothing prevents it, or nothing can; None if `put_checkpoint` stores it already."""
 
-    def select_blobs_of(self, key: Key) -> RoundTrip:
-        """Read the channels and versions of the blobs that the row of a checkpoint names."""
-        return self._send(self.statement("select_blobs_of", **key._asdict()))
-
     def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
         """What stores these writes of one task, or None if one statement does not.
 
@@ -108,13 +104,9 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     # Reading
 
-    def select_newest_id(self, key: Key) -> RoundTrip:
-        """Read the id of the newest checkpoint of a namespace."""
-        return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))
-
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint: `TupleRow`."""
-        return self._round_trip("page_latest" if key.checkpoint_id is None else "page_exact", **key._asdict())
+        return self.ask("page_latest" if key.checkpoint_id is None else "page_exact", **key._asdict())
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads the rows of one checkpoint, and its parameters."""
@@ -156,7 +148,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
         `HistoryRow` in `operations/delta_history.py` describes the rows.
         """
-        return self._round_trip("select_delta_history", **key._asdict(), asked=self.array(channels))
+        return self.ask("select_delta_history", **key._asdict(), asked=self.array(channels))
 
     # Deleting
 
@@ -168,7 +160,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def delete_thread(self, thread_id: str) -> RoundTrip:
         """Delete every row of a thread."""
-        return self._round_trip("delete_thread", locks=self._lock(thread_id), thread_id=thread_id)
+        return self.ask("delete_thread", locks=self._lock(thread_id), thread_id=thread_id)
 
     def select_document(self, key: Key) -> RoundTrip:
         """Read the document of a checkpoint, without its blobs."""
@@ -184,12 +176,4 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """Claim a thread if it is free. The reply to the last statement is the token, owner and expiry of its claim."""
         names = "claim_expire", "claim_take", "claim_holder"
         params = {"thread_id": thread_id, "claim": token, "owner": owner, "ttl_seconds": ttl_seconds}
-        return self._round_trip(*names, locks=self._lock(thread_id), **params)
-
-    def renew_claim(self, thread_id: str, token: str, ttl_seconds: float) -> RoundTrip:
-        """Move the expiry time of a claim; the reply is empty if the claim is lost."""
-        return self._round_trip("renew_claim", thread_id=thread_id, claim=token, ttl_seconds=ttl_seconds)
-
-    def release_claim(self, thread_id: str, token: str) -> RoundTrip:
-        """End a claim; the reply is empty if the claim was lost."""
-        return self._round_trip("release_claim", thread_id=thread_id, claim=token)
+        return self.ask(*names, locks=self._lock(thread_id), **params)

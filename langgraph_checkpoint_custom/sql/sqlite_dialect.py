@@ -125,7 +125,7 @@ class SqliteDialect(SqlDialect):
 
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs, whose keys are one list."""
-        return self._round_trip("select_chunks", thread_id=thread_id, keys=_ENCODE(list(blobs)))
+        return self.ask("select_chunks", thread_id=thread_id, keys=_ENCODE(list(blobs)))
 
     def delete_blobs(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs, and delete the blobs."""

@@ -150,13 +150,17 @@ class Statements(ABC):
 
     # Statements and round trips
 
+    def ask(self, *names: str, locks: Sequence[Statement] = (), **params: Any) -> RoundTrip:
+        """Send the named statements with the same parameters in one round trip; `sent_for` may have others for them."""
+        return self._send(*(each for name in names for each in self._statements(name, **params)), locks=locks)
+
     def statement(self, name: str, /, **params: Any) -> Statement:
         """Return the named statement with its parameters."""
         return Statement(name, self._texts[name], self._confined(params))
 
     def _confined(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Add the tenant to the parameters, and replace thread ids by those that the tables have."""
-        params["tenant"] = self.tenant
+        """Add tenant and schema to the parameters, and replace thread ids by those that the tables have."""
+        params["tenant"], params["schema"] = self.tenant, self._schema
         if self.tenant:
             for name in _THREADS & params.keys():
                 if params[name] is not None:
@@ -180,7 +184,7 @@ class Statements(ABC):
         return self._locks("share_thread", thread_id)
 
     def _locks(self, name: str, thread_id: str) -> Sequence[Statement]:
-        return self._statements(name, thread_id=thread_id, schema=self._schema)
+        return self._statements(name, thread_id=thread_id)
 
     def ranges(self, prefix: str = "") -> Sequence[Range]:
         """Return the ranges of the stored thread ids of this tenant that begin with `prefix`."""
@@ -188,10 +192,6 @@ class Statements(ABC):
         if bottom:
             return [Range(bottom, bottom + ABOVE_THREADS)]
         return [Range("", TENANT_MARK), Range(chr(ord(TENANT_MARK) + 1), ABOVE_THREADS)]
-
-    def _round_trip(self, *names: str, locks: Sequence[Statement] = (), **params: Any) -> RoundTrip:
-        """Send what `sent_for` has for these names, with the same parameters, in one round trip."""
-        return self._send(*(each for name in names for each in self._statements(name, **params)), locks=locks)
 
     def _statements(self, name: str, /, **params: Any) -> list[Statement]:
         return [self.statement(each, **params) for each in self.sent_for.get(name, (name,))]

@@ -20,33 +20,6 @@ class StoreStatements(Statements):
 
     # Tables
 
-    def schema_lock(self) -> RoundTrip:
-        """Take the lock of migrations until the transaction ends; waits for other processes that have it."""
-        return self._round_trip("schema_lock", schema=self._schema)
-
-    def schema_state(self) -> RoundTrip:
-        """Read one row: about the schema and the tables.
-
-        It has whether the schema exists, whether the table of migrations does, a table named as ours, and the layout.
-        """
-        return self._send(self.statement("schema_state", schema=self._schema))
-
-    def schema_numbers(self) -> RoundTrip:
-        """Read the numbers of the applied migrations, one in each row."""
-        return self._send(self.statement("schema_numbers"))
-
-    def schema_extension(self) -> RoundTrip:
-        """Read a row if the database has the extension that distributes tables; only with such a layout."""
-        return self._round_trip("schema_extension")
-
-    def schema_compiling(self) -> RoundTrip:
-        """Read the host and port of each other server that compiles statements; only with distributed tables."""
-        return self._round_trip("schema_compiling")
-
-    def schema_distribute(self) -> RoundTrip:
-        """Distribute new tables over the servers of a cluster."""
-        return self._round_trip("schema_distribute")
-
     def schema_create(self, *, with_schema: bool) -> RoundTrip:
         """Create the table of migrations and, if `with_schema`, the schema before it."""
         names = ("schema_create", "schema_create_table") if with_schema else ("schema_create_table",)
@@ -63,15 +36,11 @@ class StoreStatements(Statements):
     def shipped(self) -> Sequence[str]:
         """What all migrations create, as the lines that `catalog_lines` would read."""
 
-    def catalog_lines(self) -> RoundTrip:
-        """Read the catalog: one row with one line for each table, column, index and so on that the database has."""
-        return self._send(self.statement("catalog_lines", schema=self._schema))
-
     def catalog_privileges(self) -> RoundTrip | None:
         """Read what this role may do, a row for each table and privilege; None on SQLite, which has no privileges."""
         if "catalog_privileges" not in self._texts:
             return None
-        return self._send(self.statement("catalog_privileges", schema=self._schema))
+        return self._send(self.statement("catalog_privileges"))
 
     # Sizes and problems
 
@@ -79,10 +48,6 @@ class StoreStatements(Statements):
         """Return the range with one thread."""
         stored = self.stored_thread(thread_id)
         return Range(stored, right_above(stored))
-
-    def select_thread_at(self, within: Range, rows: int) -> RoundTrip:
-        """Read the stored id of the thread of the checkpoint after this number of others; no row if there are fewer."""
-        return self._send(self.statement("thread_at", **within._asdict(), rows=rows))
 
     def sizes(self, ranges: Iterable[Range], most: int) -> RoundTrip:
         """Read the cells of each `SizeRow` of each range, for at most `most` rows of each table."""
@@ -92,10 +57,6 @@ class StoreStatements(Statements):
         """Read the keys of the rows of some threads, and what they name; see `problems` in `operations/doctor.py`."""
         tables = "checkpoints", "blobs", "labels", "writes"
         return self._send(*(self.statement(f"doctor_{table}", **within._asdict()) for table in tables))
-
-    def doctor_bloat(self) -> RoundTrip:
-        """Read how much space holds no data: a name, and the used and wasted number of rows, or of pages on SQLite."""
-        return self._send(self.statement("doctor_bloat", schema=self._schema))
 
     # Moving
 
@@ -122,7 +83,7 @@ class StoreStatements(Statements):
         """Read whether the tables hide tenants' threads from this role; None on SQLite and for a tenant."""
         if "hides_tenants" not in self._texts or self.tenant:
             return None
-        return self._send(self.statement("hides_tenants", schema=self._schema))
+        return self._send(self.statement("hides_tenants"))
 
     def select_next_tenant(self, after: str) -> RoundTrip:
         """Read the stored id of the first thread of the first tenant after one. A tenant sees only itself."""

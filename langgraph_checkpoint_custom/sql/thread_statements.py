@@ -48,11 +48,7 @@ class ThreadStatements(Statements):
     def select_searchable(self, keys: Iterable[str]) -> RoundTrip:
         """Read a row for each key that has an index: its name, and whether this role can use it."""
         names = self.array(list(map(index_of, keys)))
-        return self._send(self.statement("searchable_indexes", schema=self._schema, names=names))
-
-    def lock_searchable(self) -> RoundTrip:
-        """Wait until no other process creates an index of a key."""
-        return self._round_trip("searchable_lock")
+        return self._send(self.statement("searchable_indexes", names=names))
 
     def make_searchable(self, key: str) -> RoundTrip:
         """Create the index of a key, and on PostgreSQL the view that it is used through.
@@ -66,11 +62,11 @@ class ThreadStatements(Statements):
 
     def thread_exists(self, thread_id: str) -> RoundTrip:
         """Read a row if the thread has a checkpoint."""
-        return self._round_trip("thread_exists", thread_id=thread_id)
+        return self.ask("thread_exists", thread_id=thread_id)
 
     def select_runs(self, thread_id: str) -> RoundTrip:
         """Read a row for each run and its last checkpoint."""
-        return self._round_trip("select_runs", thread_id=thread_id)
+        return self.ask("select_runs", thread_id=thread_id)
 
     def select_documents(self, keys: Iterable[Key]) -> RoundTrip:
         """Read the documents of checkpoints, without their blobs."""
@@ -84,15 +80,7 @@ class ThreadStatements(Statements):
         The last reply has the checkpoint that has the name afterwards, and the id of the one that was to get it.
         """
         names = "label_checkpoint", "label_holder"
-        return self._round_trip(*names, locks=self._share(key.thread_id), **key._asdict(), name=name)
-
-    def delete_label(self, thread_id: str, name: str) -> RoundTrip:
-        """Delete a label; the reply is empty if it does not exist."""
-        return self._round_trip("delete_label", thread_id=thread_id, name=name)
-
-    def select_labels(self, thread_id: str) -> RoundTrip:
-        """Read the labels of a thread."""
-        return self._round_trip("select_labels", thread_id=thread_id)
+        return self.ask(*names, locks=self._share(key.thread_id), **key._asdict(), name=name)
 
     # Deletions and forks, which are decided by an outline: model/outline.py
 
@@ -109,11 +97,11 @@ class ThreadStatements(Statements):
 
     def read_outline(self, thread_id: str) -> RoundTrip:
         """Read the outline of a thread and its labels, without a lock."""
-        return self._round_trip("select_outline", "select_labels", thread_id=thread_id)
+        return self.ask("select_outline", "select_labels", thread_id=thread_id)
 
     def select_sends(self, thread_id: str) -> RoundTrip:
         """Read the places of the checkpoints whose writes have sends."""
-        return self._round_trip("select_sends", thread_id=thread_id)
+        return self.ask("select_sends", thread_id=thread_id)
 
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs; the reply may be to several statements."""
@@ -159,11 +147,11 @@ class ThreadStatements(Statements):
 
     def delete_early_writes(self, thread_id: str, checkpoint_id: str) -> RoundTrip:
         """Delete writes after an id whose checkpoint does not exist."""
-        return self._round_trip("delete_early_writes", thread_id=thread_id, checkpoint_id=checkpoint_id)
+        return self.ask("delete_early_writes", thread_id=thread_id, checkpoint_id=checkpoint_id)
 
     def delete_all_writes(self, thread_id: str) -> RoundTrip:
         """Delete the writes of a thread that has no checkpoint left."""
-        return self._round_trip("delete_all_writes", thread_id=thread_id)
+        return self.ask("delete_all_writes", thread_id=thread_id)
 
     def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> RoundTrip:
         """Hold the lock of the target alone, share that of the source, and read what a fork is decided by.
@@ -236,10 +224,6 @@ class ThreadStatements(Statements):
 
     # The inspector
 
-    def select_timeline(self, thread_id: str, before: str, limit: int) -> RoundTrip:
-        """Read the newest checkpoints below an id, hidden ones too, and the tasks that wrote to them."""
-        return self._round_trip("timeline", thread_id=thread_id, before=before, limit=limit)
-
     def thread_counts(self, thread_id: str, most: int) -> RoundTrip:
         """Read the sizes of a thread, of `most` rows of each table; the newest row of its timeline; and its labels."""
         stored = self.stored_thread(thread_id)
@@ -248,10 +232,6 @@ class ThreadStatements(Statements):
             self.statement("timeline", thread_id=thread_id, before=AFTER_ALL, limit=1),
             self.statement("select_labels", thread_id=thread_id),
         )
-
-    def sizes_of_checkpoint(self, key: Key) -> RoundTrip:
-        """Read the lengths of all parts of a checkpoint, and of the values of its parent."""
-        return self._round_trip("sizes_of_checkpoint", **key._asdict())
 
     def select_threads_with_label(self, name: str, after: str, limit: int) -> RoundTrip:
         """Read the stored ids of the threads above `after` that have a label of this name, in several replies."""

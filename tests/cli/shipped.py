@@ -14,7 +14,7 @@ from tests.conftest import made_database, running_postgres
 @operation("read")
 def catalog(d: SqlDialect) -> Steps[list[str]]:
     """The lines of the catalog."""
-    (rows,) = yield d.catalog_lines()
+    (rows,) = yield d.ask("catalog_lines")
     return sorted(str(line) for (line,) in rows)
 
 

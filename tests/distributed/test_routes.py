@@ -61,8 +61,8 @@ def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
         "many writes": d.insert_writes(key, rows, None),
         "writes with a claim": d.insert_writes(key, rows, "claim"),
         "claim": d.take_claim("t7", "token", "owner", 1.0),
-        "renewed claim": d.renew_claim("t7", "token", 1.0),
-        "released claim": d.release_claim("t7", "token"),
+        "renewed claim": d.ask("renew_claim", thread_id="t7", claim="token", ttl_seconds=1.0),
+        "released claim": d.ask("release_claim", thread_id="t7", claim="token"),
     }
 
 

@@ -43,7 +43,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "by id": (d.select_checkpoint(Key("t0", "", "000123")), 20),
         "put": (d.insert_checkpoint(a_checkpoint("t7")), 0),
         "put on a parent": (d.insert_checkpoint_on_parent(a_checkpoint("t7")) or RoundTrip(()), 1),
-        "blobs of the parent": (d.select_blobs_of(Key("t7", "", "000050")), 1),
+        "blobs of the parent": (d.ask("select_blobs_of", **Key("t7", "", "000050")._asdict()), 1),
         "writes": (RoundTrip((write.with_params(written),)), 0),
         "list page": (d.select_page(page), 300),
         "list page, filtered": (d.select_page(page._replace(filter=LOOP)), 300),
@@ -76,7 +76,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "count of threads": (d.count_threads(ALL_THREADS, 500), 510),
         "thread exists": (d.thread_exists("t7"), 1),
         "next thread": (d.select_next_thread("t7"), 2),
-        "newest id": (d.select_newest_id(Key("t7", "", None)), 1),
+        "newest id": (d.ask("select_newest_id", **Key("t7", "", None)._asdict()), 1),
         "document": (d.select_document(Key("t7", "", "000050")), 1),
         "export of checkpoints": (
             d.export_rows("t0", [("checkpoint", {"checkpoint_ns": "", "checkpoint_id": "0001"})], 20),
@@ -94,15 +94,15 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         ),
         "runs": (d.select_runs("t7"), 150),
         # Of a thread of 4,000 checkpoints, 20 with their writes.
-        "timeline": (d.select_timeline("t0", "\U0010ffff", 20), 150),
-        "timeline, from the middle": (d.select_timeline("t0", "002000", 20), 150),
+        "timeline": (d.ask("timeline", thread_id="t0", before="\U0010ffff", limit=20), 150),
+        "timeline, from the middle": (d.ask("timeline", thread_id="t0", before="002000", limit=20), 150),
         "numbers of a thread": (d.thread_counts("t0", 100), 320),
-        "sizes of a checkpoint": (d.sizes_of_checkpoint(Key("t7", "", "000050")), 40),
+        "sizes of a checkpoint": (d.ask("sizes_of_checkpoint", **Key("t7", "", "000050")._asdict()), 40),
         # Of the 50 threads that have ever asked, each once, and their newest checkpoints with the writes of these.
         "threads that have asked": (d.select_interrupting(ALL_THREADS, 1_000), 50),
         "questions of threads": (d.select_newest_writes(["t17", "t18"]), 10),
         # Three threads: 100 checkpoints, 200 writes, 112 blobs and 3 labels of each.
-        "end of a page of threads": (d.select_thread_at(THREE, 200), 450),
+        "end of a page of threads": (d.ask("thread_at", **THREE._asdict(), rows=200), 450),
         "sizes of threads": (d.sizes([THREE], 10_000), 1_500),
         "sizes of threads, in part": (d.sizes([d.only("t0"), d.only("t1")], 100), 650),
         "doctor": (d.select_for_doctor(THREE), 2_500),

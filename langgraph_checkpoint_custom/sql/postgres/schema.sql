@@ -13,6 +13,7 @@
 SELECT pg_advisory_xact_lock(hashtextextended('langgraph_checkpoint_migrations ' || %(schema)s, 0))
 
 -- name: schema_state
+-- One row: whether the schema and the table of migrations exist, a table named as one of ours, and the layout.
 SELECT
     EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %(schema)s),
     EXISTS (

@@ -9,6 +9,7 @@
 -- filter: test_sqlite_reads_by_index in tests/plans/test_plans.py shows it.
 
 -- name: schema_state
+-- One row: whether the schema and the table of migrations exist, a table named as one of ours, and the layout.
 SELECT
     true,
     EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'langgraph_checkpoint_migrations'),
