@@ -32,16 +32,11 @@ NEEDED = MappingProxyType(
     }
 )
 
-# The words of a key: my_apiKey has my, api, and Key.
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-# The last word of a key that names a secret.
+# The end of a key that names a secret, such as my_apiKey, and not max_tokens.
 _SECRET = re.compile(
-    "apikey|authorization|bearer|cookie|credentials?|jwt|passphrase|passwd|password|pwd|secrets?|token"
-)
-# A key is a secret after one of these words, and a token is none after one of those.
-_BEFORE_KEY = re.compile("access|api|encryption|master|private|secret|signing")
-_BEFORE_TOKEN = re.compile(
-    "bos|cls|continuation|end|eos|first|last|mask|next|pad|page|prev|previous|sep|special|start|stop|sync|unk"
+    r"(authorization|bearer|cookie|credentials?|jwt|passphrase|password|passwd|pwd|secret|token"
+    r"|(access|api|encryption|master|private|secret|signing)[_-]?key)[_\d]*$",
+    re.IGNORECASE,
 )
 _WARNED: set[str] = set()
 _MOST_WARNED = 1000  # A program may create keys without end.
@@ -91,15 +86,7 @@ def _kind(key: str) -> str:
     """Whether a key of a config is of this request only, and not stored, or looks like a secret, or is any other."""
     if key in EXCLUDED_METADATA_KEYS or key.startswith(("__", "langgraph_auth_")) or key == "langgraph_request_id":
         return "request"
-    return "secret" if looks_secret(key) else "other"
-
-
-def looks_secret(key: str) -> bool:
-    """Whether the name of a key says that its value is a secret, as in `api_key` and unlike `max_tokens`."""
-    before, last = ["", "", *(word.lower() for word in _WORD.findall(key))][-2:]
-    if last == "key":
-        return bool(_BEFORE_KEY.fullmatch(before))
-    return bool(_SECRET.fullmatch(last)) and not (last == "token" and _BEFORE_TOKEN.fullmatch(before))
+    return "secret" if _SECRET.search(key) else "other"
 
 
 def _warn_if_clear(key: str, codec: Values) -> None:
