@@ -451,19 +451,18 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             CheckpointEncodeError: A value cannot be serialized; nothing was stored.
             ConfigError: The config has no checkpoint id.
             ClaimLost: The config carries a claim that is no longer held.
-            NameTooLong: PostgreSQL could not have the names in an index when it stores the channels' values; nothing
-                was stored.
+            NameTooLong: PostgreSQL cannot have the names in an index; nothing was stored.
 
         Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx); regular writes keep the first value,
             special ones (errors, interrupts, resumes, scheduled tasks) the last.
         Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
         """
         key, rows, claim = work_out(encode_writes(self._codec, config, writes, task_id, task_path))
-        form = self._dialect.writes_form(key, rows)
+        form = self._dialect.writes_form(rows)
         if form and claim is None and self._dialect.sends_forms:
             self._driver.send(form, self._dialect.writes_params(key, rows))
         else:
-            self._driver.run(put_writes(self._dialect, key, rows, claim, of_run=True))
+            self._driver.run(put_writes(self._dialect, key, rows, claim))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -473,11 +472,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
         key, rows, claim = encoded
-        form = self._dialect.writes_form(key, rows)
+        form = self._dialect.writes_form(rows)
         if form and claim is None and self._dialect.sends_forms:
             await self._driver.asend(form, self._dialect.writes_params(key, rows))
         else:
-            await self._driver.arun(put_writes(self._dialect, key, rows, claim, of_run=True))
+            await self._driver.arun(put_writes(self._dialect, key, rows, claim))
 
     # Reading
 

@@ -29,6 +29,7 @@ from langgraph_checkpoint_custom.model import keys as model
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.saver import PAGE
 from langgraph_checkpoint_custom.tools.exchange import export_file
+from tests.behaviour.helpers import SURELY_FIT
 from tests.needs import need
 
 ROOT = Path(__file__).parents[1]
@@ -194,7 +195,7 @@ def test_the_numbers_in_the_documents_are_those_of_the_code() -> None:
     for text in (README, guarantees):
         assert f"{model.MAX_THREAD_ID:,} bytes (threads) and {model.MAX_ID} (checkpoints, tasks, runs)" in text
     assert f"may have {model.MAX_NAME:,} bytes" in guarantees
-    assert f"{model.SURELY_FIT:,} bytes of thread id, tenant, namespace and channel together always fit" in guarantees
+    assert f"{SURELY_FIT:,} bytes of thread id, tenant, namespace and channel together always fit" in guarantees
     assert f"may have {model.MAX_TENANT} bytes, and a label {model.MAX_ID}." in guarantees
 
 

@@ -27,9 +27,6 @@ MAX_ID = 200  # Of a checkpoint, a task or a run.
 # namespace, channel and version, has to fit into an index entry of 2,704 bytes. The server compresses long names, so
 # only the server knows whether a key fits.
 MAX_NAME = 2**20
-# With these bytes of thread id, namespace and channel together, a key always fits, whatever its version.
-SURELY_FIT = 2400
-
 # The unit separator. If a stored thread id starts with it, the name of the tenant follows, up to the next one.
 TENANT_MARK = "\x1f"
 

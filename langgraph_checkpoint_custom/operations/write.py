@@ -96,13 +96,10 @@ def _pruned(row: CheckpointRow, channels: Sequence[str]) -> CheckpointNotFound:
 
 
 @operation("write", checks_first=True)
-def put_writes(
-    d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | None, *, of_run: bool = False
-) -> Steps[None]:
-    """Store the outputs of a task. With `of_run`, the values of their channels have to be storable afterwards.
+def put_writes(d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Steps[None]:
+    """Store the outputs of a task.
 
-    Round trips: 1, or 0 if `rows` is empty. With `of_run`, one more on PostgreSQL if thread id, namespace and channel
-        have so many bytes that the key of the value may be too long.
+    Round trips: 1, or 0 if `rows` is empty.
     Rows: one WriteRow per write; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx); regular writes keep the first value,
         special ones the last.
@@ -110,8 +107,6 @@ def put_writes(
     Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
     """
     if rows:
-        if of_run and (trial := d.try_blobs(key, rows)):
-            yield trial
         reply = yield d.insert_writes(key, rows, claim)
         if claim is not None and reply[-1]:
             raise claim_lost(key.thread_id)

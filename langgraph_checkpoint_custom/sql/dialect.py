@@ -77,7 +77,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
         """Store the checkpoint, if nothing prevents it, or nothing can; None if `put_checkpoint` stores it already."""
 
-    def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
+    def writes_form(self, rows: Sequence[WriteRow]) -> Form | None:
         """What stores these writes of one task, or None if one statement does not.
 
         Of regular writes with one key the first one remains, of special ones (`idx` < 0) the last.
@@ -97,10 +97,6 @@ class SqlDialect(StoreStatements, ThreadStatements):
         With a claim, the reply to the last statement has a row if the claim is lost. Then nothing may be stored:
         PostgreSQL stores nothing, and on SQLite the operation fails, which rolls its transaction back.
         """
-
-    def try_blobs(self, key: Key, rows: Sequence[WriteRow]) -> RoundTrip | None:
-        """Fail if the keys of these channels' values cannot be stored; None if they certainly can, as on SQLite."""
-        return None
 
     # Reading
 

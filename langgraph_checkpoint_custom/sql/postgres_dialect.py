@@ -12,12 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
-from uuid import uuid4
 
 from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement, Together
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.keys import SURELY_FIT, CheckpointRow, Key, WriteRow
+from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA, load_statements, with_rows
 from langgraph_checkpoint_custom.sql.statements import Found, Layout
@@ -132,31 +131,6 @@ class PostgresDialect(SqlDialect):
         blobs = [self.statement("put_blobs", **location, **_blobs(encoded))] if encoded.blobs else []
         form, params = self.put_form(row)
         return self._send(*blobs, form.with_params(params), locks=self._share(row.thread_id))
-
-    def writes_form(self, key: Key, rows: Sequence[WriteRow]) -> Form | None:
-        """What stores up to 16 writes of a task, unless the keys of their values have to be tried first."""
-        form = super().writes_form(key, rows)
-        return None if form is None or self.try_blobs(key, rows) else form
-
-    def try_blobs(self, key: Key, rows: Sequence[WriteRow]) -> RoundTrip | None:
-        """Insert blobs with the keys of the channels' values and delete them again; None if all keys are short.
-
-        The server compresses names of more than about 500 bytes, so only an insert shows what fits into the index.
-        """
-        location = self.stored_thread(key.thread_id) + key.checkpoint_ns
-        longest = max([len(row.channel) for row in rows])
-        if 4 * (len(location) + longest) <= SURELY_FIT:  # A character has up to 4 bytes.
-            return None
-        # LangGraph writes None to start a node. It is part of the document, so its key is not needed.
-        channels = {row.channel for row in rows if not row.type.startswith("null")}
-        long = [channel for channel in channels if len((location + channel).encode()) > SURELY_FIT]
-        if not long:
-            return None
-        # As long as a version of LangGraph's; no other row has it.
-        where = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns, "version": f"#?{uuid4().hex:0>47}"}
-        blob = {"type": "", "value": b"", "chunks": None}
-        tried = [self.statement("import_blobs", **where, **blob, channel=channel) for channel in long]
-        return self._send(*tried, self.statement("delete_tried_blobs", **where, channels=_texts(long)))
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task in one statement."""

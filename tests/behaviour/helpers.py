@@ -31,6 +31,8 @@ from tests.stores import Client, Store
 
 NextId = Callable[[], str]
 TABLES = ("checkpoints", "writes", "blobs")
+# Bytes of thread id, namespace and channel with which a key always fits into an index of PostgreSQL.
+SURELY_FIT = 2_400
 # Longer than a document with values without a new version; a blob with the fixture `changing_values_in_blobs`.
 LONG = "long " * 900
 

@@ -14,9 +14,21 @@ from uuid import UUID
 import pytest
 
 from langgraph_checkpoint_custom import ConfigError
-from langgraph_checkpoint_custom.model.keys import MAX_ID, MAX_NAME, MAX_THREAD_ID, SURELY_FIT
+from langgraph_checkpoint_custom.model.keys import MAX_ID, MAX_NAME, MAX_THREAD_ID
 from langgraph_checkpoint_custom.threads import ThreadMethods
-from tests.behaviour.helpers import LONG, Database, anywhere, checkpoint, config, get, ids_of, metadata, noise, put
+from tests.behaviour.helpers import (
+    LONG,
+    SURELY_FIT,
+    Database,
+    anywhere,
+    checkpoint,
+    config,
+    get,
+    ids_of,
+    metadata,
+    noise,
+    put,
+)
 from tests.stores import Client
 
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")

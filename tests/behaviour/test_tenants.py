@@ -12,9 +12,10 @@ import pytest
 from psycopg import sql
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, PostgresSaver, ThreadBusy
-from langgraph_checkpoint_custom.model.keys import MAX_ID, MAX_TENANT, MAX_THREAD_ID, SURELY_FIT
+from langgraph_checkpoint_custom.model.keys import MAX_ID, MAX_TENANT, MAX_THREAD_ID
 from tests.behaviour.helpers import (
     LONG,
+    SURELY_FIT,
     Database,
     NextId,
     anywhere,

@@ -32,9 +32,6 @@ CALLS: dict[str, Callable[[Client, str], Awaitable[Any]]] = {
     "put_writes, many": lambda client, name: client.put_writes(
         config(checkpoint_id="1", ns=name), [("a", number) for number in range(9)], "task"
     ),
-    "put_writes, a channel": lambda client, name: client.put_writes(
-        config(checkpoint_id="1"), [("other", 1), (name, 1)], "task"
-    ),
 }
 
 
@@ -99,25 +96,6 @@ async def test_it_does_not_affect_the_other_calls_of_its_batch(postgres_url: str
         assert [thread for (thread,) in found] == ["t0", "t2", "t3", "t5"]
 
 
-async def test_only_a_long_name_takes_a_round_trip_more(postgres_url: str, api: str) -> None:
-    """The writes to a channel fail if its values could not be stored. The server is asked if that is in doubt."""
-    events: list[OperationEvent] = []
-    async with PostgresSaver(postgres_url, on_operation=events.append) as saver:
-        client = Client(saver.for_tenant("acme"), api)
-        where = await put(client, "1")
-        for number, (name, round_trips) in enumerate(
-            [("a", 1), ("a" * 2_300, 1), ("é" * 1_150, 1), ("a" * 2_500, 2), ("é" * 1_250, 2), ("ab" * 50_000, 2)]
-        ):
-            await client.put_writes(where, [(name, [number]), ("b", 1)], f"task {number}")
-            assert (events[-1].name, events[-1].round_trips) == ("put_writes", round_trips), len(name)
-        assert rows(postgres_url) == [1, 0, 12]
-        with pytest.raises(NameTooLong, match=r"thread_id 'thread', channel"):
-            await client.put_writes(where, [(noise(2_700), 1)], "another task")
-        assert rows(postgres_url) == [1, 0, 12]
-        await client.put_writes(where, [(noise(2_700), None)], "another task")
-        assert events[-1].round_trips == 1
-
-
 async def test_a_node_with_a_long_name_runs_but_not_a_join_of_it(postgres_url: str, api: str) -> None:
     """As with LangGraph's own saver: the None that starts a node is never a value of its own, but that of a join is."""
     name = noise(3_000)
@@ -129,7 +107,7 @@ async def test_a_node_with_a_long_name_runs_but_not_a_join_of_it(postgres_url: s
         assert await run_graph(client, builder.compile(saver), {"log": []}, anywhere()) == {"log": ["ran"]}
         builder.add_node("last", says("last"))
         builder.add_edge([name], "last")
-        with pytest.raises(NameTooLong, match=r"put_writes: .* channel 'join:"):
+        with pytest.raises(NameTooLong, match=r"put: .* channel 'join:"):
             await run_graph(client, builder.compile(saver), {"log": []}, anywhere("join"))
 
 

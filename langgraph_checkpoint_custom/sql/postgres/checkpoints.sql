@@ -106,12 +106,6 @@ WHERE %(claim)s::text IS NULL OR EXISTS (
 )
 -- include: on_existing_write
 
--- name: delete_tried_blobs
--- Sent after import_blobs has shown that keys with these channels fit into the index. SQLite has no limit.
-DELETE FROM langgraph_checkpoint.blobs
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND channel = ANY (%(channels)s::text[])
-AND version = %(version)s
-
 -- fragment: from_checkpoints
 SELECT * FROM langgraph_checkpoint.checkpoints
 
