@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.options import PostgresOptions, SqliteOptions
 
 URL = "CHECKPOINT_URL"
 DEFAULT_URL = "sqlite:///checkpoints.db"
@@ -68,7 +69,7 @@ def settings_of(environment: Mapping[str, str], url: str | None = None) -> Setti
     ours, theirs, database = _POSTGRES, _SQLITE, "SQLite"
     if url.lower().startswith("sqlite:"):
         ours, theirs, database = _SQLITE, _POSTGRES, "PostgreSQL"
-    for name in theirs:
+    for name in sorted(theirs.keys() - ours.keys()):
         if name in given and not named_otherwise:
             named = "names another database" if URL in given else f"is not set, which means {DEFAULT_URL}"
             raise ConfigError(f"{name} is for {database}, but {URL} {named}; set that, or unset {name}")
@@ -81,7 +82,7 @@ def settings_of(environment: Mapping[str, str], url: str | None = None) -> Setti
         raise ConfigError(f"without {STRICT}=true everything is allowed; {ALLOW} needs {STRICT}=true")
     return Settings(
         url,
-        tuple((option, read(name, given[name])) for name, (option, read) in {**_ALL, **ours}.items() if name in given),
+        tuple((option, read(name, given[name])) for name, (option, read) in ours.items() if name in given),
         strict,
         tuple(map(_class, _names(ALLOW, given[ALLOW]))) if ALLOW in given else (),
         _key_names(environment),
@@ -164,30 +165,29 @@ def _class(path: str) -> tuple[str, str]:
     return module, name
 
 
-_ALL: _Readers = {
-    "CHECKPOINT_PLAINTEXT_METADATA": ("plaintext_metadata", _names),
-    "CHECKPOINT_EXCLUDE_METADATA": ("exclude_metadata", _names),
-    "CHECKPOINT_CHECK_UNCHANGED": ("check_unchanged", _yes_or_no),
-    "CHECKPOINT_COMPRESS": ("compress", _yes_or_no),
-    "CHECKPOINT_CHUNK_CACHE_BYTES": ("chunk_cache_bytes", _whole_number),
-    "CHECKPOINT_CONCURRENT_WRITERS": ("concurrent_writers", _one_of("allow", "reject")),
-    "CHECKPOINT_ON_INEXACT": ("on_inexact", _one_of("store", "raise")),
-    "CHECKPOINT_ON_UNREADABLE": ("on_unreadable", _one_of("raise", "raw")),
+# How the text of a variable becomes an option of this type. Options of other types have no variable.
+_BY_TYPE: Mapping[Any, Callable[[str, str], Any]] = {
+    str: _text,
+    int: _whole_number,
+    float: _seconds,
+    bool: _yes_or_no,
+    bool | None: _yes_or_no,
+    Sequence[str]: _names,
 }
-_SQLITE: _Readers = {
-    "CHECKPOINT_BUSY_TIMEOUT": ("busy_timeout", _seconds),
-    "CHECKPOINT_SYNCHRONOUS": ("synchronous", _one_of("OFF", "NORMAL", "FULL", "EXTRA")),
-    "CHECKPOINT_JOURNAL_MODE": ("journal_mode", _one_of("WAL", "DELETE", "TRUNCATE")),
-}
-_POSTGRES: _Readers = {
-    SCHEMA: ("schema", _text),
-    "CHECKPOINT_MIN_SIZE": ("min_size", _whole_number),
-    "CHECKPOINT_MAX_SIZE": ("max_size", _whole_number),
-    "CHECKPOINT_POOL_TIMEOUT": ("pool_timeout", _seconds),
-    "CHECKPOINT_CONNECT_TIMEOUT": ("connect_timeout", _seconds),
-    "CHECKPOINT_PREPARE": ("prepare", _yes_or_no),
-}
-# A name that is almost one of these is an error: a misspelled variable must not turn off strict mode or encryption.
 _PREFIX = "CHECKPOINT_"
-_KNOWN = frozenset({URL, STRICT, ALLOW, KEYS, *_ALL, *_SQLITE, *_POSTGRES})
+
+
+def _readers(options: Any) -> _Readers:
+    """The variables of options, each with its option and what reads its text."""
+    found = {}
+    for name, kind in get_type_hints(options).items():
+        read = _one_of(*get_args(kind)) if get_origin(kind) is Literal else _BY_TYPE.get(kind)
+        if read and name not in ("strict", "read_only"):  # The former is read apart; a server does not only read.
+            found[f"{_PREFIX}{name.upper()}"] = name, read
+    return found
+
+
+_SQLITE, _POSTGRES = _readers(SqliteOptions), _readers(PostgresOptions)
+# A name that is almost one of these is an error: a misspelled variable must not turn off strict mode or encryption.
+_KNOWN = frozenset({URL, STRICT, ALLOW, KEYS, *_SQLITE, *_POSTGRES})
 _SUFFIXES = tuple(name.removeprefix(_PREFIX) for name in sorted(_KNOWN))

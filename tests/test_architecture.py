@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "url": {"errors", "options", "saver", "sqlite", "postgres"},
     "adapters": BELOW | {"saver"},
     "tools": BELOW | {"saver"},
-    "settings": {"errors", "encoding"},
+    "settings": {"errors", "encoding", "options"},
     "server": {"saver", "settings", "url"},
     "ui": BELOW | {"retention", "saver", "tools"},
 }
