@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded
+from langgraph_checkpoint_custom.encoding.apart import Apart
+from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import (
     Driver,
     Form,
@@ -165,7 +166,7 @@ def _location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
     """Return the thread and the namespace that an operation is about."""
     arguments: Mapping[str, Any] = op.arguments()
     for what in arguments.values():
-        if isinstance(what, (Encoded, Draft)):
+        if isinstance(what, (Encoded, Apart)):
             return what.row.thread_id, what.row.checkpoint_ns
         if isinstance(what, (CheckpointRow, Key, Page)):
             return what.thread_id, what.checkpoint_ns

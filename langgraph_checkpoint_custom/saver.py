@@ -33,10 +33,11 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.allowlist import Allowed, strict_serde
+from langgraph_checkpoint_custom.encoding.apart import Apart
 from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
-from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, run_of
+from langgraph_checkpoint_custom.encoding.rows import Encoded, run_of
 from langgraph_checkpoint_custom.encoding.serde import OnInexact, OnLoad, OnUnreadable
 from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
 from langgraph_checkpoint_custom.engine.operation import (
@@ -816,7 +817,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> CheckpointRow | Encoded | Draft | Offload:
+    ) -> CheckpointRow | Encoded | Apart | Offload:
         codec, key = self._codec, own_key_of(config)
         before = self._recent.of(self._stored_key(key), codec.cipher) if self._recent.entries else None
         return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
@@ -825,7 +826,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """Build the checkpoint that a driver has read."""
         return build_tuple(self._dialect, self._codec, self.get_next_version, self._remember, rows)
 
-    def _put(self, encoded: CheckpointRow | Encoded | Draft) -> Operation[Encoded]:
+    def _put(self, encoded: CheckpointRow | Encoded | Apart) -> Operation[Encoded]:
         row = encoded if isinstance(encoded, CheckpointRow) else encoded.row
         return put(self._dialect, encoded, only_newest=self._must_be_newest(row))
 

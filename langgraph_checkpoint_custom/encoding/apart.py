@@ -20,7 +20,7 @@ from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.encoding.extensions import unpack_plain
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import is_unicode
-from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded, Unsealed, fail, row_of, seal_rows
+from langgraph_checkpoint_custom.encoding.rows import Encoded, fail, row_of, seal_rows
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Large, Stored, Values
 from langgraph_checkpoint_custom.engine.operation import Offload, work_out
@@ -31,6 +31,7 @@ from langgraph_checkpoint_custom.model.keys import (
     BlobRef,
     BlobRow,
     Key,
+    Location,
     channel_text,
     location_of_blob,
     location_of_checkpoint,
@@ -84,10 +85,17 @@ def deltas_of(
     return delta, absent if parent.checkpoint_id else (), references
 
 
+_Placed = tuple[BlobRow, Location, str | None]
+"""A blob as `seal_rows` takes it."""
+
+
 class Apart:
     """A checkpoint whose values are not all in the document: its encoded values, and then its rows.
 
     The document and the values are encoded at once. Later, the graph may have changed them.
+
+    Attributes:
+        row: The row, without what depends on the parent.
     """
 
     def __init__(
@@ -129,18 +137,17 @@ class Apart:
         document = NO_DOCUMENT if codec.packs else self._document(self._inline)
         self.row = row_of(codec, parent, checkpoint, metadata, document, (), sorted({*delta, *snapshots}))
 
-    def encoded(self) -> Encoded | Draft | Offload:
-        """Return all rows, or a draft of them if a parent that is not known decides which values are stored."""
+    def encoded(self) -> Encoded | Apart | Offload:
+        """Return all rows, or itself to be finished, if a parent that is not known decides which values are stored."""
         has_unchanged = not self._versions.keys() <= self._new
         if self._before is None and self._parent_id is not None and has_unchanged:
-            return Draft(self.row, self.finish)
+            return self
         return self.finish(self._before.versions if self._before else {})
 
     def finish(self, stored: Mapping[str, str]) -> Encoded | Offload:
         """Return the rows, given the versions of the parent's blobs by channel; or an `Offload` that seals them."""
         codec, references, inline = self._codec, list(self._references), dict(self._inline)
-        blobs: list[BlobRow] = []
-        unsealed: list[Unsealed] = []
+        blobs: list[_Placed] = []
         named: dict[str, str] = {}
         for channel, version in self._versions.items():
             known = self._known(channel)
@@ -155,7 +162,7 @@ class Apart:
                 inline[channel] = Fragment(found.value)
                 continue
             named[channel] = version
-            self._add(blobs, unsealed, channel, found)
+            blobs += self._blobs(channel, found)
             if known and known.chunks and isinstance(found, Large) and found.cut:
                 references.append(BlobRef(channel, known.version, required=True, begins=known.begins))
         row = self.row._replace(
@@ -169,7 +176,7 @@ class Apart:
             known = KnownBlobs(named, self._large)
             return Encoded(row, self._claim, self._replayed, references, rows, known, self._spare)
 
-        return seal_rows(codec, blobs, unsealed, complete)
+        return seal_rows(codec, blobs, complete)
 
     def _known(self, channel: str) -> KnownValue | None:
         """What is known of the parent's large value of a channel."""
@@ -215,32 +222,27 @@ class Apart:
         except Exception as error:
             fail(self._location, error)
 
-    def _add(self, blobs: list[BlobRow], unsealed: list[Unsealed], channel: str, found: Stored | Large) -> None:
-        """Add the rows of a value."""
+    def _blobs(self, channel: str, found: Stored | Large) -> list[_Placed]:
+        """The rows of a value: its new chunks, and its own."""
         version = self._versions[channel]
         location = location_of_blob(self._namespace, channel, version)
-        names = None
-        stored = found.whole if isinstance(found, Large) else found
-        if isinstance(found, Large):
-            self._large[channel] = found.cut.value if found.cut else KnownValue(version, whole=stored.value)
-            if found.cut:
-                names = found.cut.value.names
-                stored = Stored(MSGPACK, found.cut.own_row)
-                for name, data in found.cut.new:
-                    if self._codec.is_unsealed(Stored(MSGPACK, data)):
-                        unsealed.append(Unsealed(len(blobs), (*location[:-1], name)))
-                    blobs.append(BlobRow(channel, name, MSGPACK, data))
-        if names or self._codec.is_unsealed(stored):
-            unsealed.append(Unsealed(len(blobs), location, names))
-        blobs.append(BlobRow(channel, version, *stored, names))
+        if not isinstance(found, Large):
+            return [(BlobRow(channel, version, *found), location, None)]
+        self._large[channel] = found.cut.value if found.cut else KnownValue(version, whole=found.whole.value)
+        if found.cut is None:
+            return [(BlobRow(channel, version, *found.whole), location, None)]
+        names = found.cut.value.names
+        return [
+            *((BlobRow(channel, name, MSGPACK, data), (*location[:-1], name), None) for name, data in found.cut.new),
+            (BlobRow(channel, version, MSGPACK, found.cut.own_row, names), location, names),
+        ]
 
     def _spare(self, channels: Iterable[str]) -> list[BlobRow]:
         """The complete values of channels whose blobs in `references` are missing.
 
         A value with a new version is stored as it was when `put` was called. One without was not encoded then.
         """
-        blobs: list[BlobRow] = []
-        unsealed: list[Unsealed] = []
+        blobs: list[_Placed] = []
         for channel in channels:
             found = self._encoded.get(channel)
             if found is None:
@@ -249,8 +251,8 @@ class Apart:
                     found = self._codec.dumps_unsealed(self._values[channel])
                 except Exception as error:
                     fail(location, error)
-            self._add(blobs, unsealed, channel, found.whole if isinstance(found, Large) else found)
-        return list(work_out(seal_rows(self._codec, blobs, unsealed, lambda rows: rows)))
+            blobs += self._blobs(channel, found.whole if isinstance(found, Large) else found)
+        return list(work_out(seal_rows(self._codec, blobs, lambda rows: rows)))
 
 
 def is_always_blob(channel: str, value: Any) -> bool:

@@ -27,9 +27,7 @@ from langgraph_checkpoint_custom.encoding.apart import (
 from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
 from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import (
-    Draft,
     Encoded,
-    Unsealed,
     fail,
     row_of,
     run_of,
@@ -69,7 +67,7 @@ def encode_checkpoint(
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
     before: KnownBlobs | None = None,
-) -> CheckpointRow | Encoded | Draft | Offload:
+) -> CheckpointRow | Encoded | Apart | Offload:
     """Encode a checkpoint.
 
     Args:
@@ -82,9 +80,9 @@ def encode_checkpoint(
         before: The parent's blobs, or None if nothing is known of them.
 
     Returns:
-        The row of most checkpoints: one that has all values, and nothing to be checked. Otherwise all rows, or a
-        `Draft` of them; if sealing the bytes takes long, an `Offload` that does it. None of them needs the caller's
-        objects any more.
+        The row of most checkpoints: one that has all values, and nothing to be checked. Otherwise all rows, or an
+        `Apart` that makes them once the parent is known; if sealing the bytes takes long, an `Offload` that does it.
+        None of them needs the caller's objects any more.
     """
     merged, claim = merge_metadata(config, metadata, codec), claim_of(config)
     values, versions = checkpoint.get("channel_values"), checkpoint.get("channel_versions")
@@ -200,12 +198,11 @@ def encode_rows(
     found = list(rows.values())
     if not seals:
         return EncodedWrites(key, found, claim)
-    unsealed = [
-        Unsealed(number, location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, row.idx, row.channel))
-        for number, row in enumerate(found)
-        if codec.is_unsealed(Stored(row.type, row.value))
+    placed = [
+        (row, location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, row.idx, row.channel), None)
+        for row in found
     ]
-    return seal_rows(codec, found, unsealed, lambda rows: EncodedWrites(key, rows, claim))
+    return seal_rows(codec, placed, lambda rows: EncodedWrites(key, rows, claim))
 
 
 def _run_of_config(config: RunnableConfig) -> str | None:

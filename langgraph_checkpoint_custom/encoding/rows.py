@@ -9,7 +9,6 @@ with one item. So a thread that was copied inside the database names its new thr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
@@ -82,19 +81,6 @@ class Encoded(NamedTuple):
             references=[ref for ref in self.references if ref.channel not in lost],
             known=self.known and self.known.without(lost),
         )
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A checkpoint that was taken apart without knowing its parent, whose row decides which values are stored.
-
-    Attributes:
-        row: The row, without what depends on the parent.
-        finish: Returns the checkpoint, given the versions of the parent's blobs by channel, or an `Offload` for it.
-    """
-
-    row: CheckpointRow
-    finish: Callable[[Mapping[str, str]], Encoded | Offload]
 
 
 def row_of(
@@ -174,36 +160,30 @@ def id_or_none(value: object) -> str | None:
 # Sealing
 
 
-class Unsealed(NamedTuple):
-    """The number of a row that is not sealed yet, and the location to bind it to.
-
-    `names` are the names of the chunks if the row joins those of a value.
-    """
-
-    number: int
-    location: Location
-    names: str | None = None
-
-
 def seal_rows(
-    codec: Values, rows: Sequence[Row], unsealed: Sequence[Unsealed], then: Callable[[Sequence[Row]], T]
+    codec: Values, placed: Sequence[tuple[Row, Location, str | None]], then: Callable[[list[Row]], T]
 ) -> T | Offload:
-    """Seal the rows that need it, and return what `then` makes of all rows.
+    """Seal the rows that need it, and return what `then` makes of all rows; an `Offload` that does so if it takes long.
 
-    Returns an `Offload` that does so if sealing takes long.
+    Each row comes with the location to bind it to, and with the names of the chunks if it joins those of a value.
     """
-    if not unsealed:
-        return then(rows)
+    size = sum([len(row.value) for row, _, names in placed if _is_unsealed(codec, row, names)])
 
     def seal() -> T:
-        sealed = list(rows)
-        for number, location, names in unsealed:
-            type_, value = codec.seal(Stored(sealed[number].type, sealed[number].value), location, names)
-            sealed[number] = sealed[number]._replace(type=type_, value=value)
-        return then(sealed)
+        return then([_sealed(codec, *each) for each in placed])
 
-    size = sum(len(rows[each.number].value) for each in unsealed)
     return seal() if size < OFFLOAD_BYTES else Offload(size, seal)
+
+
+def _is_unsealed(codec: Values, row: BlobRow | WriteRow, names: str | None) -> bool:
+    return names is not None or codec.is_unsealed(Stored(row.type, row.value))
+
+
+def _sealed(codec: Values, row: Row, location: Location, names: str | None) -> Row:
+    if not _is_unsealed(codec, row, names):
+        return row
+    type_, value = codec.seal(Stored(row.type, row.value), location, names)
+    return row._replace(type=type_, value=value)
 
 
 # Errors

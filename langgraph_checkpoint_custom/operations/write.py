@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langgraph_checkpoint_custom.encoding.rows import Draft, Encoded
+from langgraph_checkpoint_custom.encoding.apart import Apart
+from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Offload, Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
@@ -17,7 +18,7 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
 @operation("write", checks_first=True)
-def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Draft, *, only_newest: bool = False) -> Steps[Encoded]:
+def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Apart, *, only_newest: bool = False) -> Steps[Encoded]:
     """Store a checkpoint with its new values; returns it as it was stored.
 
     Round trips: 1; on SQLite, where they do not cross a network, 2 if it refers to blobs, has a claim or must be the
@@ -33,7 +34,7 @@ def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Draft, *, only_newest:
     """
     if isinstance(encoded, CheckpointRow):
         encoded = Encoded(encoded, None)
-    if isinstance(encoded, Draft):
+    if isinstance(encoded, Apart):
         (rows,) = yield d.ask("select_blobs_of", **_parent(encoded.row)._asdict())
         names = [d.names(name) for name in rows[0]] if rows else ((), ())
         finished = encoded.finish(dict(zip(*names, strict=True)))
