@@ -16,7 +16,7 @@ from copy import copy
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -410,6 +410,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
             self._driver.send(*self._dialect.put_form(encoded))
             return self._remember_stored(encoded)
+        if self._is_one_statement(encoded) and self._driver.send(*self._dialect.put_on_parent_form(encoded.row)):
+            return self._remember_stored(encoded.row)
         if isinstance(encoded, Offload):
             encoded = encoded.work()
         if self._checks_unchanged:
@@ -429,6 +431,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
             await self._driver.asend(*self._dialect.put_form(encoded))
             return self._remember_stored(encoded)
+        if self._is_one_statement(encoded) and await self._driver.asend(*self._dialect.put_on_parent_form(encoded.row)):
+            return self._remember_stored(encoded.row)
         check = self._check(config, checkpoint, new_versions) if self._checks_unchanged else None
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
@@ -833,6 +837,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _check(self, config: RunnableConfig, checkpoint: Checkpoint, new_versions: ChannelVersions) -> Operation[None]:
         now = encode_unchanged(self._codec, checkpoint, new_versions)
         return check_unchanged(self._dialect, self._codec, self.get_next_version, own_key_of(config), now)
+
+    def _is_one_statement(self, encoded: object) -> TypeGuard[Encoded]:
+        """Whether one statement can store a checkpoint that needs its parent for a `DeltaChannel`."""
+        one_row = isinstance(encoded, Encoded) and encoded.is_one_row and bool(encoded.replayed)
+        return one_row and self._sends_rows and self._dialect.sends_forms
 
     def _remember_stored(self, row: CheckpointRow, known: KnownBlobs | None = None) -> RunnableConfig:
         """Remember the blobs of a stored checkpoint; return the config that names it."""

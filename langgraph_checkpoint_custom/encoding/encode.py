@@ -117,7 +117,7 @@ def encode_checkpoint(
     if "counters_since_delta_snapshot" in merged:
         delta, replayed, references = deltas_of(parent, checkpoint, merged, new_versions)
         row = row_of(codec, parent, checkpoint, merged, (type_, document), inline, delta)
-        return Encoded(row, claim, replayed, references)
+        return Encoded(row, claim, replayed, references) if claim or replayed or references else row
     row = row_of(codec, parent, checkpoint, merged, (type_, document), inline, ())
     return row if claim is None else Encoded(row, claim)
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.rows import Encoded
-from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
     KIND_MARK,
@@ -48,15 +48,23 @@ class SqlDialect(StoreStatements, ThreadStatements):
         form, params = self.put_form(row)
         return self._send(form.with_params(params))
 
-    def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip | None:
-        """Store a checkpoint that is one row, if its parent exists and is not hidden; the reply has a row if so.
+    def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
+        """What stores a checkpoint that is one row, if its parent exists and is not hidden, and its parameters.
 
-        None if `put_checkpoint` has to do that.
+        The reply has a row if it was stored. It may be empty for another reason; `put_checkpoint` finds out.
         """
-        name, (_, params) = "insert_checkpoint_on_parent", self.put_form(row)
         parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
-        statement = Statement(name, self._texts[name], (*params, *parent))
-        return self._send(statement, locks=self._share(row.thread_id))
+        return self._found.layout.put_on_parent, (*self.put_form(row)[1], *parent)
+
+    def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip | None:
+        """Store a checkpoint with `put_on_parent_form`; None with Citus, where `put_checkpoint` has to do that.
+
+        Citus does not lock rows in a statement that inserts.
+        """
+        if self.layout:
+            return None
+        form, params = self.put_on_parent_form(row)
+        return self._send(form.with_params(params))
 
     @abstractmethod
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:

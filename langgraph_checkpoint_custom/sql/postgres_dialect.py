@@ -19,7 +19,7 @@ from langgraph_checkpoint_custom.migrations import Migration, load_migrations, l
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA, load_statements, with_rows
-from langgraph_checkpoint_custom.sql.statements import Found, Layout
+from langgraph_checkpoint_custom.sql.statements import ON_PARENT, Found, Layout
 
 # Writes of a task that are sent as rows of VALUES at most; more are sent as arrays. A node seldom has more.
 FEW = 16
@@ -107,6 +107,11 @@ class PostgresDialect(SqlDialect):
         lists = map(_texts, row[7:11]) if row.delta_channels or row.blob_channels else (_texts(row[7]), *_EMPTY)
         return self._found.layout.put, (thread_id, *row[1:7], *lists, *row[11:], self.tenant)
 
+    def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
+        """What stores a checkpoint on its parent, with the schema, by which it finds the thread's lock."""
+        form, params = super().put_on_parent_form(row)
+        return form, (*params, self._schema)
+
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""
         thread_id = encoded.row.thread_id
@@ -178,6 +183,7 @@ def _layout(schema: str, name: str | None) -> Layout:
         MappingProxyType(texts),
         migrations,
         put=Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"], puts),
+        put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
         latest=_read_form(texts, "page_latest", "page_of_latest"),
         exact=_read_form(texts, "page_exact", "page_of_exact"),
         writes={

@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, TupleRow,
 from langgraph_checkpoint_custom.model.outline import BlobPlace
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
-from langgraph_checkpoint_custom.sql.statements import Found, Layout
+from langgraph_checkpoint_custom.sql.statements import ON_PARENT, Found, Layout
 
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
@@ -161,6 +161,7 @@ def _layout() -> Layout:
         texts,
         load_migrations("sqlite"),
         put=Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"]),
+        put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
         latest=Form("get_tuple", "read", "read_latest", texts["read_latest"]),
         exact=Form("get_tuple", "read", "read_exact", texts["read_exact"]),
         writes={

@@ -31,6 +31,8 @@ class Layout:
         texts: The text of each statement, by name.
         migrations: The migrations that create the tables, in order.
         put: Stores a checkpoint that is one row and refers to no other rows; one that exists is replaced.
+        put_on_parent: The same for one whose parent has to exist and not to be hidden; the reply has a row if it was
+            stored.
         latest: Reads the rows of the newest checkpoint of a thread and namespace, which are the parameters: `TupleRow`.
         exact: Reads the rows of the checkpoint of a key: `TupleRow`.
         writes: What stores that many writes of a task.
@@ -40,9 +42,13 @@ class Layout:
     texts: Mapping[str, str]
     migrations: Sequence[Migration]
     put: Form
+    put_on_parent: Form
     latest: Form
     exact: Form
     writes: Mapping[int, Form]
+
+
+ON_PARENT = "insert_checkpoint_on_parent"
 
 
 @dataclass

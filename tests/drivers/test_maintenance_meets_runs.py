@@ -19,7 +19,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from psycopg import sql
 from typing_extensions import LiteralString
 
-from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver
+from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, PostgresSaver
 from tests.citus import activity
 
 WAITING: LiteralString = "SELECT pid FROM {} WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -189,6 +189,52 @@ def test_a_run_with_small_values_does_not_wait_for_a_deletion(postgres_url: str)
         (found,) = saver.list(generate_config("t"))
         assert (found.config, found.checkpoint["channel_values"]) == (stored, {"small": [1]})
         assert found.pending_writes == [("task", "small", [2])]
+
+
+CHANGES: dict[str, LiteralString] = {
+    "deleted": "DELETE FROM langgraph_checkpoint.checkpoints WHERE checkpoint_id = %s",
+    "hidden, without what it needs": (
+        "WITH ids (id) AS (VALUES (%s)), gone AS ("
+        "DELETE FROM langgraph_checkpoint.checkpoints USING ids WHERE checkpoint_id < id) "
+        "UPDATE langgraph_checkpoint.checkpoints SET hidden = true FROM ids WHERE checkpoint_id = id"
+    ),
+}
+LOCK: LiteralString = "SELECT pg_advisory_xact_lock(hashtextextended('t', hashtextextended('langgraph_checkpoint', 0)))"
+
+
+def steps(saver: CheckpointSaver, parent: RunnableConfig, *numbers: int) -> RunnableConfig:
+    """Checkpoints that are one row each, and whose channel `log` is rebuilt from the checkpoints before."""
+    for number in numbers:
+        new: dict[str, Any] = {"n": f"{number}", "log": f"{number}"}
+        checkpoint = generate_checkpoint(channel_values={"n": number}, channel_versions=dict(new))
+        parent = saver.put(parent, checkpoint, generate_metadata(step=number, **counters(True)), new)
+    return parent
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_step_sees_what_became_of_its_parent_while_it_waited(postgres_url: str, change: str) -> None:
+    """One statement stores the step, and has begun before the change was committed."""
+    with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as other:
+        parent = steps(saver, generate_config("t"), 0, 1, 2)
+        other.execute(CHANGES[change], (parent["configurable"]["checkpoint_id"],))
+        call = ConcurrentCall(partial(steps, saver, parent, 3))
+        call.wait_until_blocked(postgres_url)
+        other.commit()
+        with pytest.raises(CheckpointNotFound, match="'log'"):
+            call.join()
+
+
+def test_a_step_that_needs_its_parent_waits_for_who_holds_the_lock_of_the_thread(postgres_url: str) -> None:
+    """A deletion has read the thread then, and decides about checkpoints without children."""
+    with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as other:
+        parent = steps(saver, generate_config("t"), 0, 1, 2)
+        other.execute(LOCK)
+        call = ConcurrentCall(partial(steps, saver, parent, 3))
+        call.wait_until_blocked(postgres_url)
+        assert saver.get_tuple(generate_config("t")) == saver.get_tuple(parent)
+        other.commit()
+        stored = call.join()
+        assert [each.config for each in saver.list(generate_config("t"), limit=1)] == [stored]
 
 
 @pytest.mark.parametrize("name", MAINTENANCE)

@@ -50,6 +50,8 @@ async def test_each_operation_takes_as_many_round_trips_as_designed(postgres_url
     async with watched(postgres_url, api) as (proxy, client):
         last = await fill(client, "t", 60)
         await fill(client, "other", 2)
+        for _ in range(6):  # psycopg prepares a statement that it has sent five times, such as COMMIT, in a round trip.
+            await client.prune(["unknown"])
 
         async def round_trips(call: Callable[[], Awaitable[Any]]) -> int:
             before = proxy.round_trips

@@ -14,14 +14,17 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %s, %b, %s, %s)
 -- include: replace_checkpoint
 
 -- name: insert_checkpoint_on_parent
--- insert_checkpoint for one whose parent has to exist and not to be hidden. A row says that it was stored. The
--- transaction shares the thread's lock, so that the parent is not deleted.
+-- insert_checkpoint for one whose parent has to exist and not to be hidden. A row says that it was stored. It is not if
+-- a transaction holds the thread's lock alone. Otherwise the statement shares the lock, so that no deletion begins. One
+-- that was committed since the statement began is seen because FOR SHARE reads the parent's row as it is now.
 -- include: into_checkpoints
 SELECT %s, %s, %s, %s, %s, %s, %s, %s::text[], %s::text[], %s::text[], %s::text[], %s, %b, %s, %b, %s::jsonb, %s
-WHERE EXISTS (
-    SELECT FROM langgraph_checkpoint.checkpoints
+FROM (
+    SELECT thread_id FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s AND NOT hidden
-)
+    FOR SHARE
+) AS parent
+WHERE pg_try_advisory_xact_lock_shared(hashtextextended(parent.thread_id, hashtextextended(%s, 0)))
 -- include: replace_checkpoint
 RETURNING true
 
