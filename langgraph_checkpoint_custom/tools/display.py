@@ -32,9 +32,9 @@ from langgraph_checkpoint_custom.encoding.extensions import (
 )
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS
+from langgraph_checkpoint_custom.encoding.raw import Raw, unpacked
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.tools.foreign import same
-from langgraph_checkpoint_custom.tools.raw import Raw, unpacked
 
 # Levels of nesting that are displayed; deeper ones are left out.
 DEEPEST = 60

@@ -24,6 +24,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from langgraph_checkpoint_custom.encoding.raw import raw_reader
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     CheckpointNotFound,
@@ -44,7 +45,6 @@ from langgraph_checkpoint_custom.tools.foreign import (
     same,
 )
 from langgraph_checkpoint_custom.tools.official import Locations, OfficialThreads, open_official
-from langgraph_checkpoint_custom.tools.raw import raw_reader
 
 # How often a thread that differs is moved and compared again: a run may have continued in between.
 ATTEMPTS = 3

@@ -20,6 +20,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 
 from langgraph_checkpoint_custom.encoding.objects import pack
+from langgraph_checkpoint_custom.encoding.raw import RawReader
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import wanted
@@ -39,7 +40,7 @@ from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_of_threads
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import plain, time_of
-from langgraph_checkpoint_custom.tools.raw import RawReader, without_classes
+from langgraph_checkpoint_custom.tools.raw import without_classes
 from langgraph_checkpoint_custom.tools.states import (
     Channel,
     channels_of,

@@ -22,8 +22,8 @@ from langgraph.graph.message import _messages_delta_reducer
 from langgraph.types import Overwrite
 
 from langgraph_checkpoint_custom.encoding.objects import pack
+from langgraph_checkpoint_custom.encoding.raw import unpacked
 from langgraph_checkpoint_custom.tools.chats import REMOVE_ALL, chat_of, message_of, rebuilt
-from langgraph_checkpoint_custom.tools.raw import unpacked
 
 
 def raw(value: Any) -> Any:
