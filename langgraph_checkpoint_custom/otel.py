@@ -10,7 +10,7 @@ try:
     from opentelemetry.metrics import MeterProvider, get_meter
     from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider, get_tracer
 except ImportError as error:
-    raise ImportError("OpenTelemetry is missing: pip install '.[otel]' in a clone of this project") from error
+    raise ImportError("OpenTelemetry is missing: install langgraph-checkpoint-custom[otel]") from error
 
 _NAME = "langgraph_checkpoint_custom"
 _PREFIX = "langgraph.checkpoint"

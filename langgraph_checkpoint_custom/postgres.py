@@ -30,7 +30,7 @@ try:
     from langgraph_checkpoint_custom.drivers.postgres_address import Address
     from langgraph_checkpoint_custom.drivers.postgres_connections import Source, connections_from
 except ImportError as error:
-    raise ImportError("PostgresSaver needs psycopg: pip install '.[postgres]' in a clone of this project") from error
+    raise ImportError("PostgresSaver needs psycopg: install langgraph-checkpoint-custom[postgres]") from error
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
@@ -56,7 +56,9 @@ class PostgresSaver(CheckpointSaver):
         read_only: Whether to change nothing: in all sessions of the saver, PostgreSQL refuses to write
             (`default_transaction_read_only`), and every method that would change something raises `ConfigError`. Needs
             a connection string.
-        options: The options of every saver; see `CheckpointSaver`.
+        options: The options of every saver, which `help(CheckpointSaver)` explains: `previous_serdes`,
+            `plaintext_metadata`, `exclude_metadata`, `strict`, `allow`, `on_unreadable`, `on_inexact`, `on_load`,
+            `concurrent_writers`, `check_unchanged`, `compress`, `chunk_cache_bytes`, `on_operation` and `retention`.
 
     Example:
         ```python

@@ -40,7 +40,9 @@ class SqliteSaver(CheckpointSaver):
         read_only: Whether to open the file for reading only (`mode=ro`). The saver then creates no file and no tables,
             and every method that would change something raises `ConfigError`.
         serde: The serializer; LangGraph's `JsonPlusSerializer` by default.
-        options: The options of every saver; see `CheckpointSaver`.
+        options: The options of every saver, which `help(CheckpointSaver)` explains: `previous_serdes`,
+            `plaintext_metadata`, `exclude_metadata`, `strict`, `allow`, `on_unreadable`, `on_inexact`, `on_load`,
+            `concurrent_writers`, `check_unchanged`, `compress`, `chunk_cache_bytes`, `on_operation` and `retention`.
 
     Example:
         ```python

@@ -29,7 +29,7 @@ assert "CREATE TABLE" in files("langgraph_checkpoint_custom").joinpath("schema.s
 try:
     open_saver("postgresql://localhost/x")
 except ImportError as error:
-    assert "pip install '.[postgres]'" in str(error), error
+    assert "install langgraph-checkpoint-custom[postgres]" in str(error), error
 else:
     raise AssertionError("psycopg is not installed here")
 print("works")

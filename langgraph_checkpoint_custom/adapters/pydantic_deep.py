@@ -42,7 +42,7 @@ try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
     from pydantic_deep.features.checkpointing import Checkpoint
 except ImportError as error:
-    raise ConfigError("pydantic-deep is missing: pip install '.[pydantic-deep]' in a clone of this project") from error
+    raise ConfigError("pydantic-deep is missing: install langgraph-checkpoint-custom[pydantic-deep]") from error
 
 _KIND = "pydantic-deep"
 _MESSAGES = "messages"

@@ -27,6 +27,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("typer", "rich"):
             raise
-        print("error: the command line needs an extra: pip install '.[cli]' in a clone", file=sys.stderr)
+        print("error: the command line needs an extra: install langgraph-checkpoint-custom[cli]", file=sys.stderr)
         return 2
     return run(sys.argv[1:] if argv is None else argv)

@@ -24,6 +24,6 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("starlette", "jinja2", "markupsafe", "anyio"):
         raise
-    raise ImportError("the inspector needs an extra: pip install '.[ui]' in a clone of this project") from error
+    raise ImportError("the inspector needs an extra: install langgraph-checkpoint-custom[ui]") from error
 
 __all__ = ["create_app"]

@@ -19,7 +19,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "uvicorn":
         raise
-    raise ImportError("the inspector needs an extra: pip install '.[ui]' in a clone of this project") from error
+    raise ImportError("the inspector needs an extra: install langgraph-checkpoint-custom[ui]") from error
 
 # Not the other addresses of the machine: the pages have no users and no TLS.
 ADDRESS = "127.0.0.1"

@@ -207,5 +207,5 @@ def test_without_the_extra_the_error_says_how_to_install_it(missing: str, tmp_pa
     )
     done = run([sys.executable, "-c", code], tmp_path)
     assert done.returncode == 2
-    assert "pip install '.[cli]'" in done.stderr
+    assert "install langgraph-checkpoint-custom[cli]" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -15,6 +15,7 @@ from langgraph_checkpoint_custom import PostgresSaver, SqliteSaver
 from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
 from langgraph_checkpoint_custom.adapters.sessions import SessionStore
 from langgraph_checkpoint_custom.aio import AsyncPostgresSaver, AsyncSqliteSaver
+from langgraph_checkpoint_custom.options import SaverOptions
 from tests.needs import need
 from tests.stores import Store
 
@@ -48,6 +49,11 @@ def test_each_method_says_what_it_does(cls: type) -> None:
             assert not method.__doc__.startswith("Async version"), name
     if issubclass(cls, SqliteSaver):
         assert cls.aput.__doc__ == cls.put.__doc__
+
+
+@pytest.mark.parametrize("cls", [PostgresSaver, SqliteSaver])
+def test_the_options_of_every_saver_are_in_the_help(cls: type) -> None:
+    assert [name for name in SaverOptions.__annotations__ if f"`{name}`" not in (cls.__doc__ or "")] == []
 
 
 def test_a_saver_is_printed_without_its_password(store: Store) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     _name = next(filter(find_spec, ("cubeloop", "cubepi")), None)
     if _name is None:
-        raise ConfigError("CubeLoop is missing: pip install '.[cubeloop]' in a clone of this project")
+        raise ConfigError("CubeLoop is missing: install langgraph-checkpoint-custom[cubeloop]")
     base = import_module(f"{_name}.checkpointer.base")
     exceptions = import_module(f"{_name}.checkpointer.exceptions")
     HitlRequest = import_module(f"{_name}.hitl.types").HitlRequest

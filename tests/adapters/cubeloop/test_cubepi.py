@@ -75,4 +75,4 @@ async def test_cubepi_and_cubeloop_share_threads(tmp_path: Path, store: Store, s
 
 
 def test_without_either_package_the_error_names_the_extra() -> None:
-    assert run(NEITHER) == "CubeLoop is missing: pip install '.[cubeloop]' in a clone of this project\n"
+    assert run(NEITHER) == "CubeLoop is missing: install langgraph-checkpoint-custom[cubeloop]\n"
