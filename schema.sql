@@ -86,6 +86,7 @@ CREATE TABLE langgraph_checkpoint.writes (
 CREATE INDEX writes_of_run ON langgraph_checkpoint.writes (run_id) WHERE run_id IS NOT NULL;
 -- For the inbox: of all writes it holds the few that are questions to a human.
 CREATE INDEX writes_interrupts ON langgraph_checkpoint.writes (thread_id) WHERE channel = '__interrupt__';
+CREATE INDEX writes_errors ON langgraph_checkpoint.writes (thread_id) WHERE channel = '__error__';
 
 -- The saver compresses large values itself, faster than the server would try to.
 ALTER TABLE langgraph_checkpoint.checkpoints ALTER checkpoint SET STORAGE EXTERNAL;

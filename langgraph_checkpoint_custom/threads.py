@@ -8,8 +8,8 @@ connection.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, get_args
 
 from langchain_core.runnables import RunnableConfig
 
@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.filter import wanted
+from langgraph_checkpoint_custom.model.filter import Condition, wanted
 from langgraph_checkpoint_custom.model.keys import (
     AFTER_ALL,
     MAX_ID,
@@ -45,6 +45,7 @@ from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, rol
 from langgraph_checkpoint_custom.operations.interrupts import waiting_threads
 from langgraph_checkpoint_custom.operations.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.operations.list_threads import (
+    ThreadsReply,
     count_threads,
     history_page,
     runs_of_thread,
@@ -52,6 +53,7 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     thread_exists,
     threads_page,
 )
+from langgraph_checkpoint_custom.operations.thread_states import State, threads_in_state
 from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -101,17 +103,20 @@ class ThreadMethods(ABC):
         *,
         prefix: str = "",
         filter: dict[str, Any] | None = None,
+        state: State | None = None,
         before: ThreadRecord | RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[ThreadRecord]:
         """Iterate over threads with their newest checkpoint, the most recent first.
 
-        It reads no channel values. Between two threads it holds no connection, lock or transaction. A thread that is
-        written to during the iteration moves to the front, so the iteration can miss it.
+        Without `state`, it reads no channel values. Between two threads it holds no connection, lock or transaction. A
+        thread that is written to during the iteration moves to the front, so the iteration can miss it.
 
         Args:
             prefix: Only threads whose ids start with this.
             filter: Only threads whose newest checkpoint has this metadata; the values are compared as in `list`.
+            state: Only threads whose newest checkpoint is in this state: "failed", a task has failed and not succeeded
+                since; "waiting", a question to a human is open; "unfinished", anything else is left to do; "done".
             before: The last thread of the previous page, or the config of a checkpoint; only threads whose newest
                 checkpoint is older are returned.
             limit: The largest number of threads; None means all.
@@ -119,7 +124,7 @@ class ThreadMethods(ABC):
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit)
         while page is not None:
-            reply = self._driver.run(threads_page(self._dialect, self._codec, page, conditions))
+            reply = self._driver.run(self._threads_page(page, conditions, state))
             yield from reply.threads[:limit]
             page, limit = next_page(reply.after, len(reply.threads), limit, RECORDS)
 
@@ -128,6 +133,7 @@ class ThreadMethods(ABC):
         *,
         prefix: str = "",
         filter: dict[str, Any] | None = None,
+        state: State | None = None,
         before: ThreadRecord | RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[ThreadRecord]:
@@ -135,10 +141,19 @@ class ThreadMethods(ABC):
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit)
         while page is not None:
-            reply = await self._driver.arun(threads_page(self._dialect, self._codec, page, conditions))
+            reply = await self._driver.arun(self._threads_page(page, conditions, state))
             for found in reply.threads[:limit]:
                 yield found
             page, limit = next_page(reply.after, len(reply.threads), limit, RECORDS)
+
+    def _threads_page(
+        self, page: ThreadPage, conditions: Sequence[Condition], state: State | None
+    ) -> Operation[ThreadsReply]:
+        if state is None:
+            return threads_page(self._dialect, self._codec, page, conditions)
+        if state not in get_args(State):
+            raise ConfigError(f"there is no state {state!r}; the states are {', '.join(get_args(State))}")
+        return threads_in_state(self._dialect, self._codec, page, conditions, state)
 
     def tenants(self) -> list[str]:
         """Return the names of the tenants that have threads, to pass to `for_tenant`.

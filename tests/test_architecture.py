@@ -239,10 +239,13 @@ ACROSS_THREADS = {
     "threads_by_id",
     "threads_counted",
     "threads_searched",
+    "threads_failed",
+    "threads_waiting",
     "select_interrupting",
     "select_next_thread",
     "threads_of_runs",
     "threads_with_label",
+    "label_names",
 }
 # Statements that use the thread of the previous statement, or name their threads in another way.
 CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")

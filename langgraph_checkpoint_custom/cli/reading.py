@@ -31,9 +31,10 @@ from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
 from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.sizes import ALL, MOST, sizes_of_threads
+from langgraph_checkpoint_custom.operations.thread_states import State, failures_of, state_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import brief, json_of, time_of, up_to
-from langgraph_checkpoint_custom.tools.states import State, channels_of, failures_of, nodes_of, state_of
+from langgraph_checkpoint_custom.tools.states import channels_of, nodes_of
 from langgraph_checkpoint_custom.tools.summary import line_of, question_of, text_of
 
 commands = typer.Typer()
@@ -47,8 +48,9 @@ LINE = 80
 # Seconds. After a slower search, a hint says how to make it faster.
 SLOW = 2.0
 
-# Threads that a page looks at to find those in a state.
+# Threads that a page looks at to find those in a state for which there is no index.
 REACH = 1_000
+_SEARCHED = ("unfinished", "done")
 
 Limit = Annotated[int, typer.Option("--limit", "-l", metavar="N", min=1, help="how many at most")]
 Where = Annotated[
@@ -136,10 +138,10 @@ def _page(
     saver: CheckpointSaver, wanted: dict[str, Any] | None, before: str | None, state: State | None, limit: int
 ) -> tuple[list[_Listed], ThreadRecord | None]:
     """Return a page of threads, and the last one that was looked at, unless all were."""
-    most = limit if state is None else REACH
+    most, indexed = (REACH, None) if state in _SEARCHED else (limit, state)
     found: list[_Listed] = []
     number, last = 0, None
-    for last in saver.threads(filter=wanted, before=_cursor(before), limit=most):
+    for last in saver.threads(filter=wanted, state=indexed, before=_cursor(before), limit=most):
         number += 1
         one = _listed(saver, last)
         if state in (None, one.state):
@@ -160,7 +162,7 @@ def _listed(saver: CheckpointSaver, record: ThreadRecord) -> _Listed:
 
 def _say_more(last: ThreadRecord | None, state: State | None) -> None:
     if last is not None:
-        searched = "" if state is None else f"Threads are searched page by page, {REACH:,} at a time. "
+        searched = f"Threads are searched page by page, {REACH:,} at a time. " if state in _SEARCHED else ""
         say(f"{searched}More with --before {_quoted(_cursor_of(last))}")
 
 

@@ -27,11 +27,12 @@ from langgraph_checkpoint_custom.cli.output import Style, counted, lines, say, t
 from langgraph_checkpoint_custom.cli.reading import SHORT, Full, Limit, nothing_there
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.operations.interrupts import open_among
+from langgraph_checkpoint_custom.operations.thread_states import next_nodes
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.changes import AROUND, Change, Line, PathChange, changes
 from langgraph_checkpoint_custom.tools.chats import Message
 from langgraph_checkpoint_custom.tools.display import NOTHING, brief, differences, json_of, kind
-from langgraph_checkpoint_custom.tools.states import Channel, channels_of, next_nodes, nodes_of, not_stored
+from langgraph_checkpoint_custom.tools.states import Channel, channels_of, nodes_of, not_stored
 from langgraph_checkpoint_custom.tools.summary import question_of
 
 commands = typer.Typer()

@@ -9,6 +9,7 @@ A value for which that is not so stays bytes.
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 import ormsgpack
@@ -16,7 +17,16 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom.encoding.extensions import DELTA, SINGLE, TUPLE, Extension, UnreadableValue
+from langgraph_checkpoint_custom.encoding.extensions import (
+    DELTA,
+    NUMPY,
+    PYDANTIC_2,
+    SINGLE,
+    TUPLE,
+    Extension,
+    UnreadableValue,
+    stored_data,
+)
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer
@@ -85,3 +95,56 @@ def raw_reader(serde: SerializerProtocol) -> SerializerProtocol:
         f"values stored by a {type(serde).__name__} cannot be copied as they are; open the other store with its own "
         "saver and use copy_from"
     )
+
+
+class Object(NamedTuple):
+    """A stored object that is not created.
+
+    Attributes:
+        module: The module of its class.
+        name: The name of its class.
+        code: The code of the msgpack extension, which says how to create it.
+        content: What to create it from.
+        method: The classmethod that creates it, if one does.
+    """
+
+    module: str
+    name: str
+    code: int
+    content: Any
+    method: str = ""
+
+    @property
+    def path(self) -> str:
+        """The module and name of the class."""
+        return f"{self.module}.{self.name}"
+
+
+def object_of(extension: Extension) -> Object | None:
+    """Return the object that an extension stores; None if the form is unknown."""
+    code, data = extension.code, extension.data
+    try:
+        content = unpacked(data)
+        if code == NUMPY:
+            dtype, shape, _, values = content
+            return Object("numpy", "ndarray", code, {"dtype": dtype, "shape": shape, "bytes": len(values)})
+        if SINGLE <= code <= PYDANTIC_2:
+            module, name, _, *method = content
+            if isinstance(module, str) and isinstance(name, str):
+                return Object(module, name, code, stored_data(*content), str(method[0]) if method else "")
+    except (ValueError, TypeError):
+        pass
+    return None
+
+
+def plain(value: Any) -> Any:
+    """Decode a value that `raw_reader` left as bytes; return it unchanged if it cannot be decoded."""
+    if type(value) is Raw:
+        try:
+            if value.type == MSGPACK:
+                return unpacked(value.data)
+            if value.type == "json":
+                return json.loads(value.data)
+        except ValueError:
+            pass
+    return value

@@ -118,6 +118,8 @@ class ThreadPage(NamedTuple):
     """The request for one page of threads: those whose newest checkpoint is below (`before`, `thread_below`).
 
     `prefix` is the start of their ids, `limit` the number of threads, `filter` what `narrowing` in `filter.py` returns.
+    With `marked`, "failed" or "waiting", only threads to whose newest checkpoint a task has written an error or an
+    interrupt.
     """
 
     before: str
@@ -125,6 +127,7 @@ class ThreadPage(NamedTuple):
     filter: Sequence[Mapping[str, Any]]
     limit: int
     prefix: str = ""
+    marked: str = ""
 
 
 def time_from(text: object) -> datetime | None:

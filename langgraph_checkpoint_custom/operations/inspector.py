@@ -227,3 +227,14 @@ def threads_with_label(d: SqlDialect, name: str, after: str, limit: int) -> Step
     """
     replies = yield d.select_threads_with_label(name, after, limit)
     return [d.own_thread_id(stored) for rows in replies for (stored,) in rows][:limit]
+
+
+@operation("read")
+def label_names(d: SqlDialect, limit: int) -> Steps[list[str]]:
+    """Return names of labels, in their order, each once.
+
+    Round trips: 1.
+    Rows: all labels.
+    """
+    replies = yield d.select_label_names(limit)
+    return sorted({name for rows in replies for (name,) in rows})[:limit]

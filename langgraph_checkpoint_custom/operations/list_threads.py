@@ -17,6 +17,7 @@ import logging
 from collections.abc import Collection, Generator, Sequence
 from functools import partial
 from heapq import nlargest
+from itertools import chain
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -96,7 +97,7 @@ def threads_page(
 
     Round trips: 1, and one more each time that the checkpoints searched so far are of too few threads. With a filter
         and too few matches among the newest 5,000 checkpoints, one more if an index finds the others, else one for
-        each 10,000 threads; also with a prefix.
+        each 10,000 threads; also with a prefix. For `marked` threads, 1.
     Rows: The checkpoints between the first and the last one of the page, or five times as many as threads are asked
         for, and three of each of their threads. With a filter, also those with the value of a searchable key, or three
         of each thread.
@@ -106,7 +107,10 @@ def threads_page(
     asked = page._replace(filter=narrowing(wanted, contains=d.filter_contains))
     rows: list[Row] = []
     others: ThreadPage | None = asked
-    if not asked.prefix:
+    if asked.marked:
+        replies = yield d.select_marked_threads(asked)
+        rows, others = nlargest(asked.limit, chain.from_iterable(replies), key=_age), None
+    elif not asked.prefix:
         others = yield from _newest(d, asked, rows, (reach or FILTERED) if asked.filter else None)
     complete = True
     if others is not None and len(rows) < page.limit:

@@ -41,6 +41,12 @@ class ThreadStatements(Statements):
         found = self.statement("threads_searched", **_columns(page), shown=self.array([*texts, "?"]))
         return self._send(self._with_key(found, key))
 
+    def select_marked_threads(self, page: ThreadPage) -> RoundTrip:
+        """Read a page of the threads whose newest checkpoint has an error or an interrupt, in several replies."""
+        name = "threads_failed" if page.marked == "failed" else "threads_waiting"
+        ranges = self.ranges(page.prefix)
+        return self._send(*(self.statement(name, **_columns(page), **each._asdict()) for each in ranges))
+
     def count_threads(self, within: Range, threads: int) -> RoundTrip:
         """Read one row: the number of the first threads of a range, and the last of these."""
         return self._send(self.statement("threads_counted", **within._asdict(), threads=threads))
@@ -237,6 +243,10 @@ class ThreadStatements(Statements):
         """Read the stored ids of the threads above `after` that have a label of this name, in several replies."""
         params = {"name": name, "thread_id": after, "limit": limit}
         return self._send(*(self.statement("threads_with_label", **each._asdict(), **params) for each in self.ranges()))
+
+    def select_label_names(self, limit: int) -> RoundTrip:
+        """Read names of labels, in several replies."""
+        return self._send(*(self.statement("label_names", **each._asdict(), limit=limit) for each in self.ranges()))
 
 
 def _columns(page: ThreadPage) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
+from langgraph_checkpoint_custom.encoding.raw import plain
 from langgraph_checkpoint_custom.tools.chats import Message
-from langgraph_checkpoint_custom.tools.display import NOTHING, brief, counted, differences, plain
+from langgraph_checkpoint_custom.tools.display import NOTHING, brief, counted, differences
 from langgraph_checkpoint_custom.tools.states import Channel
 
 # Differences of one channel that are returned by default, and unchanged lines around a change.

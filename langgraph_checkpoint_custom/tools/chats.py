@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
-from langgraph_checkpoint_custom.tools.display import object_of, plain
+from langgraph_checkpoint_custom.encoding.raw import object_of, plain
 
 # LangGraph's own names.
 REMOVE_ALL = "__remove_all__"

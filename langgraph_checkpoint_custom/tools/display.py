@@ -5,7 +5,6 @@ Must not know: SQL, connections, checkpoints, terminals.
 
 from __future__ import annotations
 
-import json
 import math
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -28,69 +27,14 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     REFERENCE,
     SINGLE,
     Extension,
-    stored_data,
 )
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS
-from langgraph_checkpoint_custom.encoding.raw import Raw, unpacked
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK
+from langgraph_checkpoint_custom.encoding.raw import Raw, object_of, plain
 from langgraph_checkpoint_custom.tools.foreign import same
 
 # Levels of nesting that are displayed; deeper ones are left out.
 DEEPEST = 60
-
-
-class Object(NamedTuple):
-    """A stored object that is not created.
-
-    Attributes:
-        module: The module of its class.
-        name: The name of its class.
-        code: The code of the msgpack extension, which says how to create it.
-        content: What to create it from.
-        method: The classmethod that creates it, if one does.
-    """
-
-    module: str
-    name: str
-    code: int
-    content: Any
-    method: str = ""
-
-    @property
-    def path(self) -> str:
-        """The module and name of the class."""
-        return f"{self.module}.{self.name}"
-
-
-def object_of(extension: Extension) -> Object | None:
-    """Return the object that an extension stores; None if the form is unknown."""
-    code, data = extension.code, extension.data
-    try:
-        content = unpacked(data)
-        if code == NUMPY:
-            dtype, shape, _, values = content
-            return Object("numpy", "ndarray", code, {"dtype": dtype, "shape": shape, "bytes": len(values)})
-        if SINGLE <= code <= PYDANTIC_2:
-            module, name, _, *method = content
-            if isinstance(module, str) and isinstance(name, str):
-                return Object(module, name, code, stored_data(*content), str(method[0]) if method else "")
-    except (ValueError, TypeError):
-        pass
-    return None
-
-
-def plain(value: Any) -> Any:
-    """Decode a value that `raw_reader` left as bytes; return it unchanged if it cannot be decoded."""
-    if type(value) is Raw:
-        try:
-            if value.type == MSGPACK:
-                return unpacked(value.data)
-            if value.type == "json":
-                return json.loads(value.data)
-        except ValueError:
-            pass
-    return value
 
 
 def kind(value: Any) -> str:

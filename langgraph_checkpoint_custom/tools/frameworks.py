@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from langgraph_checkpoint_custom.encoding.raw import plain
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, message_of
-from langgraph_checkpoint_custom.tools.display import plain
 
 # The namespace of CubeLoop's log, whose writes are the messages.
 LOGS = {"cubeloop": "messages"}

@@ -6,26 +6,22 @@ Must not know: SQL, connections, terminals, pages.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
-from langgraph.checkpoint.serde.types import ERROR, TASKS
+from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.errors import CheckpointError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import config_of, key_of
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of
 from langgraph_checkpoint_custom.operations.inspector import WriteSize, sizes_of_checkpoint
-from langgraph_checkpoint_custom.operations.interrupts import open_among
-from langgraph_checkpoint_custom.operations.list_threads import starts
+from langgraph_checkpoint_custom.operations.thread_states import sent_to
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
-from langgraph_checkpoint_custom.tools.display import counted, object_of, plain
+from langgraph_checkpoint_custom.tools.display import counted
 from langgraph_checkpoint_custom.tools.frameworks import LOGS, chat_of_framework
 
-# Channels of LangGraph's own, which say what runs next.
-_BRANCH, _JOIN = "branch:to:", "join:"
+# Channels of LangGraph's own.
 _INNER = ("branch:", "join:", "__start__", "__pregel_", "__input__", "__previous__")
 
 
@@ -129,59 +125,6 @@ def reason_of(error: CheckpointError) -> str:
     return reason
 
 
-# What a thread is in, by its newest checkpoint.
-State = Literal["failed", "waiting", "unfinished", "done"]
-
-
-def state_of(found: CheckpointTuple) -> State:
-    """Return the state of a thread from its newest checkpoint, read raw.
-
-    - failed: a task has failed, and not succeeded since. It outranks the others.
-    - waiting: a question to a human is open.
-    - unfinished: something is still to be started, or a superstep has begun and not ended. Whether a run works on it,
-      the store does not know.
-    - done: nothing is left to do.
-    """
-    writes = found.pending_writes or []
-    finished = _finished(writes)
-    if failures_of(found):
-        return "failed"
-    if open_among(writes):
-        return "waiting"
-    return "unfinished" if finished or next_nodes(found.checkpoint["channel_values"]) else "done"
-
-
-def failures_of(found: CheckpointTuple) -> list[tuple[str, str]]:
-    """Return the tasks that have failed and not succeeded since, each with its error as a text."""
-    writes = found.pending_writes or []
-    finished = _finished(writes)
-    return [
-        (task_id, str(plain(error)))
-        for task_id, channel, error in writes
-        if channel == ERROR and task_id not in finished
-    ]
-
-
-def _finished(writes: Sequence[PendingWrite]) -> set[str]:
-    return {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
-
-
-def next_nodes(values: Mapping[str, Any]) -> list[str]:
-    """Return the nodes that start next, as far as the channel values say."""
-    found = [name.removeprefix(_BRANCH) for name in values if name.startswith(_BRANCH)]
-    if "__start__" in values:
-        found.append("__start__")
-    joins = [name for name in values if name.startswith(_JOIN) and starts(name, _content(values[name]))]
-    return [*found, *(name.rpartition(":")[2] for name in joins), *(node for node in sent_to(values) if node)]
-
-
-def sent_to(values: Mapping[str, Any]) -> list[str]:
-    """Return the node of each `Send` in the channel values, in their order; empty if it is not known."""
-    sends = plain(values.get(TASKS))
-    contents = [_content(send) for send in sends] if isinstance(sends, list) else []
-    return [str(content[0]) if isinstance(content, list) and content else "" for content in contents]
-
-
 def nodes_of(saver: CheckpointSaver, found: CheckpointTuple) -> dict[str, str]:
     """Return the node of each task that wrote to a checkpoint."""
     if not found.pending_writes:
@@ -204,9 +147,3 @@ def _node(path: str, sends: Sequence[str]) -> str:
     if number.isdecimal() and int(number) < len(sends) and sends[int(number)]:
         return sends[int(number)]
     return "sent task"
-
-
-def _content(value: Any) -> Any:
-    """Return what a stored object is created from; other values as they are."""
-    stored = object_of(value) if type(value := plain(value)) is Extension else None
-    return value if stored is None else stored.content

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.extensions import Extension
+from langgraph_checkpoint_custom.encoding.raw import object_of, plain
 from langgraph_checkpoint_custom.model.records import Question
 from langgraph_checkpoint_custom.tools.chats import chat_of
-from langgraph_checkpoint_custom.tools.display import brief, object_of, plain
+from langgraph_checkpoint_custom.tools.display import brief
 from langgraph_checkpoint_custom.tools.states import Channel
 
 # The keys under which a dict that asks has its question.

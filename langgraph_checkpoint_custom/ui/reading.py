@@ -20,13 +20,12 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 
 from langgraph_checkpoint_custom.encoding.objects import pack
-from langgraph_checkpoint_custom.encoding.raw import RawReader
+from langgraph_checkpoint_custom.encoding.raw import RawReader, plain
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError, CorruptCheckpoint
-from langgraph_checkpoint_custom.model.filter import wanted
+from langgraph_checkpoint_custom.model.filter import matches, wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, prefix_text, thread_text
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question, ThreadPage, ThreadRecord, time_from
-from langgraph_checkpoint_custom.operations.export_rows import next_thread
 from langgraph_checkpoint_custom.operations.inspector import (
     CheckpointSize,
     TimelineRecord,
@@ -38,22 +37,18 @@ from langgraph_checkpoint_custom.operations.inspector import (
 from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_of_threads
+from langgraph_checkpoint_custom.operations.thread_states import State as ThreadState
+from langgraph_checkpoint_custom.operations.thread_states import failures_of, next_nodes, state_of, threads_in_state
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.display import plain, time_of
+from langgraph_checkpoint_custom.tools.display import time_of
 from langgraph_checkpoint_custom.tools.raw import without_classes
-from langgraph_checkpoint_custom.tools.states import (
-    Channel,
-    channels_of,
-    failures_of,
-    next_nodes,
-    reason_of,
-    state_of,
-    task_nodes,
-)
+from langgraph_checkpoint_custom.tools.states import Channel, channels_of, reason_of, task_nodes
 from langgraph_checkpoint_custom.tools.summary import line_of, question_of
 
 # Checkpoints in the picture of a thread, the newest ones.
 TIMELINE = 5_000
+# Threads that a page looks at to find those in a state.
+LOOKED_AT = 1_000
 # Characters of what was said last in a thread.
 LINE = 160
 
@@ -140,6 +135,7 @@ class Store:
         *,
         prefix: str = "",
         filter: dict[str, Any] | None = None,
+        state: ThreadState | None = None,
         before: tuple[str, str] | None,
         limit: int,
         reach: int | None = None,
@@ -147,36 +143,43 @@ class Store:
         """Return a page of threads, the newest first.
 
         `before` is the newest checkpoint id and the id of the last thread of the page before. With `reach`, a filter
-        searches that number of the newest checkpoints, unless an index finds all.
+        searches that number of the newest checkpoints, unless an index finds all. A state is searched for among
+        `LOOKED_AT` threads.
         """
         d, _, codec = self.saver.backend
         conditions = wanted(filter)
         below, thread_id = before or (AFTER_ALL, "")
         page: ThreadPage | None = ThreadPage(below, thread_id, (), limit, prefix_text(prefix))
         found: list[ThreadRecord] = []
-        complete = True
-        while page is not None and len(found) < limit:
-            reply = self.run(threads_page(d, codec, page, conditions, even_unreadable=True, reach=reach))
+        complete, pages = True, 0
+        while page is not None and len(found) < limit and pages * limit < LOOKED_AT:
+            if state is None:
+                op = threads_page(d, codec, page, conditions, even_unreadable=True, reach=reach)
+            else:
+                op = threads_in_state(d, codec, page, conditions, state, even_unreadable=True, reach=reach)
+                pages += 1
+            reply = self.run(op)
             found += reply.threads
             page, complete = reply.after, reply.complete
         after = None
         if len(found) > limit or (found and page is not None):
             found = found[:limit]
             after = found[-1].newest.checkpoint_id, found[-1].thread_id
+        elif page is not None:
+            after = page.before, page.thread_below
         return ThreadList(found, after, complete)
 
-    def thread_ids(self, prefix: str, after: str, limit: int) -> list[str]:
-        """Return the ids above `after` that begin with `prefix`, in their order, from one to the next."""
-        d = self.saver.backend.dialect
-        found = [prefix] if prefix > after and self.saver.thread_exists(prefix) else []
-        last = max(prefix, after)
-        while len(found) < limit:
-            following: str | None = self.run(next_thread(d, last))
-            if following is None or not following.startswith(prefix):
-                break
-            last = following
-            found.append(last)
-        return found
+    def fits(self, record: ThreadRecord, filter: dict[str, Any] | None, state: ThreadState | None) -> bool:
+        """Return whether the newest checkpoint of a thread has this metadata and is in this state."""
+        contains = self.saver.backend.dialect.filter_contains
+        if not matches(record.newest.metadata, wanted(filter), contains=contains):
+            return False
+        if state is None:
+            return True
+        with suppress(CorruptCheckpoint):
+            found = self.saver.get_tuple(record.newest.config)
+            return found is not None and state_of(found) == state
+        return False
 
     def newest(self, thread_id: str) -> CheckpointRecord:
         """Return the newest checkpoint of a thread's root graph, or of any namespace if the root has none.

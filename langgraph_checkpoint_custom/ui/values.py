@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
-from langgraph_checkpoint_custom.encoding.raw import Raw
-from langgraph_checkpoint_custom.tools.display import DEEPEST, brief, counted, object_of, plain, size
+from langgraph_checkpoint_custom.encoding.raw import Raw, object_of, plain
+from langgraph_checkpoint_custom.tools.display import DEEPEST, brief, counted, size
 
 # Nodes of one value's tree, and characters of one text, that a page has. The whole value is a link away.
 NODES = 2_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +17,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
-from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.cli import reading
 from tests.cli.conftest import Cli
 from tests.ui.conftest import pages_of
@@ -101,6 +102,13 @@ def play(saver: CheckpointSaver) -> None:
     with suppress(Broken):
         sent.compile(checkpointer=saver).invoke({"log": []}, of("sent task"))
 
+    fan: Any = StateGraph(State)
+    fan.add_node("plan", works)
+    fan.add_node("research", works)
+    fan.add_edge(START, "plan")
+    fan.add_conditional_edges("plan", lambda state: [Send("research", {})] * 3, ["research"])
+    fan.compile(checkpointer=saver).invoke({"log": []}, of("fanned out", metadata={"user": "ann"}))
+
     run(saver, "waiting", asks, works)
     run(saver, "stopped before", works, works, interrupt_before=["last"])
     loop: Any = StateGraph(State)
@@ -135,6 +143,7 @@ async def cancelled(saver: CheckpointSaver) -> None:
 STATES = {
     "done": "done",
     "done at once": "done",
+    "fanned out": "done",
     "answered": "done",
     "failed": "failed",
     "failed and waiting": "failed",
@@ -148,6 +157,17 @@ STATES = {
 }
 
 
+FAILED = {name for name, state in STATES.items() if state == "failed"}
+
+
+async def listed(saver: CheckpointSaver, **options: Any) -> list[str]:
+    return [one.thread_id async for one in saver.athreads(**options)]
+
+
+def names_on(html: str) -> list[str]:
+    return re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html)
+
+
 def test_the_state_of_threads_of_real_graphs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     with cli.store.open() as saver:
         play(saver)
@@ -157,9 +177,30 @@ def test_the_state_of_threads_of_real_graphs(cli: Cli, monkeypatch: pytest.Monke
         found = pages.data("/summary", thread="failed")
         assert (found["role"], found["text"]) == ("failed", "Broken('the price list is empty')")
         assert [one.thread_id for one in saver.interrupts()] == ["failed and waiting", "waiting"]
+        for state in ("failed", "waiting", "unfinished", "done"):
+            names = [one.thread_id for one in saver.threads() if STATES[one.thread_id] == state]
+            assert [one.thread_id for one in saver.threads(state=state)] == names
+            assert asyncio.run(listed(saver, state=state)) == names
+            assert [one.thread_id for one in saver.threads(state=state, prefix="f")] == [
+                name for name in names if name.startswith("f")
+            ]
+            assert names_on(pages.page("/", state=state)) == names
+            paged: list[Any] = []
+            while page := [*saver.threads(state=state, limit=1, before=paged[-1] if paged else None)]:
+                paged += page
+            assert [one.thread_id for one in paged] == names
+        assert [one.thread_id for one in saver.threads(state="done", filter={"user": "ann"})] == ["fanned out"]
+        assert [*saver.threads(state="failed", filter={"user": "ann"})] == []
+        with pytest.raises(ConfigError, match="the states are failed, waiting"):
+            next(saver.threads(state="broken"))  # type: ignore[arg-type]
+        saver.prune(list(STATES))
+        assert {one.thread_id: one for one in saver.threads(state="failed")}.keys() == FAILED
+        saver.delete_thread("waiting")
+        assert [*saver.threads(state="waiting")] == []
+        run(saver, "waiting", asks, works)
     for state in ("failed", "waiting", "unfinished", "done"):
-        names = {name for name, own in STATES.items() if own == state}
-        assert {one["thread_id"] for one in cli.json("threads", "--state", state)["threads"]} == names
+        expected = {name for name, own in STATES.items() if own == state}
+        assert {one["thread_id"] for one in cli.json("threads", "--state", state)["threads"]} == expected
     (row,) = (line for line in cli("threads", "--state", "waiting").splitlines() if "really?" in line)
     assert row.split()[:2] == ["waiting", "waiting"]
     assert "failed: Broken('the price list is empty')" in cli("threads", "--state", "failed")
@@ -177,7 +218,7 @@ def test_the_state_of_threads_of_real_graphs(cli: Cli, monkeypatch: pytest.Monke
     assert "Threads are searched page by page, 2 at a time. More with --before " in cli("threads", "--state", "done")
 
 
-def test_failures_name_the_node_and_the_error(cli: Cli) -> None:
+def test_failures_and_histories_name_the_nodes(cli: Cli) -> None:
     with cli.store.open() as saver:
         play(saver)
     error = "Broken('the price list is empty')"

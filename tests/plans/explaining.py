@@ -73,6 +73,9 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         ),
         # The last run of a thread has one checkpoint, which is the thread's newest.
         "threads, searched": (d.select_searched_threads(SEARCHED, "run", ['"run7-10"']), 10),
+        # An index entry for each of the 50 interrupts, and the newest checkpoint of its thread; no thread has failed.
+        "threads that wait": (d.select_marked_threads(ThreadPage("\U0010ffff", "", LOOP, 20, "t", "waiting")), 120),
+        "threads that failed": (d.select_marked_threads(ThreadPage("\U0010ffff", "", (), 20, "t", "failed")), 0),
         "count of threads": (d.count_threads(ALL_THREADS, 500), 510),
         "thread exists": (d.thread_exists("t7"), 1),
         "next thread": (d.select_next_thread("t7"), 2),

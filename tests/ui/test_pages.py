@@ -72,8 +72,17 @@ def test_threads_are_listed_newest_first(pages: Pages) -> None:
         ({"where": "step=3", "prefix": "report"}, ["report"]),
         ({"label": "before the answer"}, ["support-fork"]),
         ({"label": "nobody"}, []),
-        ({"waits": "1", "prefix": "report"}, ["report-that-waits"]),
-        ({"waits": "1", "prefix": "support-1"}, ["support-1043"]),
+        (
+            {"label": "before the answer", "where": "step=8", "prefix": "support", "state": "done"},
+            ["support-fork"],
+        ),
+        ({"label": "before the answer", "where": "step=9"}, []),
+        ({"label": "before the answer", "prefix": "report"}, []),
+        ({"label": "before the answer", "state": "failed"}, []),
+        ({"state": "waiting", "prefix": "report"}, ["report-that-waits"]),
+        ({"state": "waiting", "prefix": "support-1"}, ["support-1043"]),
+        ({"state": "waiting", "where": 'user={"$in": ["ada", "bob"]}, topic=refund'}, ["support-1043"]),
+        ({"state": "failed"}, ["broken"]),
         ({"kind": "cubeloop"}, []),
     ],
 )
@@ -81,6 +90,15 @@ def test_threads_are_searched(pages: Pages, asked: dict[str, str], found: list[s
     html = pages.page("/", **asked)
     assert re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html) == found
     assert found or "No thread matches" in html
+
+
+def test_a_search_is_explained_and_suggested(pages: Pages) -> None:
+    html = text_of(pages.page("/", where="nonsense"))
+    assert "'nonsense' is not KEY=VALUE" in html
+    assert "there is no state 'x'" in text_of(pages.page("/", state="x"))
+    assert "$in in the filter of 'user' takes a list" in text_of(pages.page("/", where='user={"$in": 1}'))
+    assert '<option value="topic=">' in pages.page("/")
+    assert {"before the answer", "the refund that was paid"} <= {*pages.data("/labels")["labels"]}
 
 
 def test_a_search_by_metadata_does_not_read_a_large_store(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +114,13 @@ def test_a_search_by_metadata_does_not_read_a_large_store(pages: Pages, monkeypa
 
 def test_threads_are_paged_by_key(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_checkpoint_custom.ui.pages.threads.PAGE", 2)
-    for asked, number in (({}, len(THREADS)), ({"waits": "1"}, 3), ({"prefix": "support-"}, 3), ({"prefix": "s"}, 3)):
+    for asked, number in (
+        ({}, len(THREADS)),
+        ({"state": "waiting"}, 3),
+        ({"label": "before the answer"}, 1),
+        ({"prefix": "support-"}, 3),
+        ({"prefix": "s"}, 3),
+    ):
         found: list[str] = []
         html = pages.page("/", **asked)
         while True:

@@ -54,6 +54,7 @@ CREATE TABLE langgraph_checkpoint.writes (
 
 CREATE INDEX writes_of_run ON langgraph_checkpoint.writes (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX writes_interrupts ON langgraph_checkpoint.writes (thread_id) WHERE channel = '__interrupt__';
+CREATE INDEX writes_errors ON langgraph_checkpoint.writes (thread_id) WHERE channel = '__error__';
 
 ALTER TABLE langgraph_checkpoint.checkpoints ALTER checkpoint SET STORAGE EXTERNAL;
 ALTER TABLE langgraph_checkpoint.checkpoints ALTER metadata SET STORAGE EXTERNAL;

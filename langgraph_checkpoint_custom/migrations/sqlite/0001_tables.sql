@@ -58,6 +58,7 @@ CREATE TABLE writes (
 
 CREATE INDEX writes_of_run ON writes (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX writes_interrupts ON writes (thread_id) WHERE channel = '__interrupt__';
+CREATE INDEX writes_errors ON writes (thread_id) WHERE channel = '__error__';
 
 CREATE TABLE labels (
     thread_id TEXT NOT NULL,

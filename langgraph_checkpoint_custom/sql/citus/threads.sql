@@ -32,3 +32,7 @@ SELECT * FROM (
     -- include: matches_filter
     ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT %(limit)s
 ) AS page
+
+-- fragment: written_to_the_newest
+-- differs: a query of a limit may not refer to the row outside. So the candidates have such a write to any checkpoint.
+AND w.thread_id >= %(bottom)s AND w.thread_id < %(top)s

@@ -5,3 +5,8 @@
 SELECT thread_id FROM langgraph_checkpoint.labels
 WHERE thread_id >= %(bottom)s AND thread_id < %(top)s AND thread_id > %(thread_id)s AND name = %(name)s
 ORDER BY thread_id LIMIT %(limit)s
+
+-- name: label_names
+SELECT DISTINCT name FROM langgraph_checkpoint.labels
+WHERE thread_id >= %(bottom)s AND thread_id < %(top)s
+ORDER BY name LIMIT %(limit)s

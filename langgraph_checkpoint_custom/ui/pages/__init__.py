@@ -10,6 +10,7 @@ from langgraph_checkpoint_custom.ui.pages import difference, inbox, space, threa
 ROUTES: Mapping[str, View] = {
     "/": threads.threads,
     "/summary": threads.summary,
+    "/labels": threads.labels,
     "/tenants": threads.tenants,
     "/thread": thread.thread,
     "/checkpoint": thread.checkpoint,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import Any, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from langgraph_checkpoint_custom.errors import CheckpointNotFound
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.keys import KIND_MARK, label_text
 from langgraph_checkpoint_custom.model.records import ThreadRecord
-from langgraph_checkpoint_custom.operations.inspector import threads_with_label
+from langgraph_checkpoint_custom.operations.inspector import label_names, threads_with_label
 from langgraph_checkpoint_custom.operations.sizes import MOST
+from langgraph_checkpoint_custom.operations.thread_states import State
 from langgraph_checkpoint_custom.tools.display import size, time_of, up_to
+from langgraph_checkpoint_custom.tools.finding import pairs_in, thread_ids, wanted_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import Store, ThreadList, thread_record
 from langgraph_checkpoint_custom.ui.texts import marked
@@ -23,74 +24,73 @@ PAGE = 30
 # Checkpoints that a search by metadata goes through at first. With a million threads, that took a tenth of a second.
 REACH = 5_000
 # Metadata keys of LangGraph's own, which say nothing about whose thread it is.
-_PLUMBING = ("source", "step", "parents", "run_id", "thread_id", "counters_since_delta_snapshot", "checkpoint_ns")
+_PLUMBING = {"source", "step", "parents", "run_id", "thread_id", "counters_since_delta_snapshot", "checkpoint_ns"}
+# Labels and metadata keys that the search suggests.
+SUGGESTED = 100
 
 
 def threads(inspector: Inspector, request: Request) -> Response:
-    """A page of threads, the newest first: all, or those that a search finds.
+    """A page of threads, the newest first: all, or those that fulfil all conditions of a search.
 
-    Threads that are searched for by label or by the beginning of their id come in the order of their ids, since many
-    may match. Those that wait come in the order of the inbox.
+    Threads that are searched for by label, or only by the beginning of their id, come in the order of their ids, since
+    many may match.
     """
     store = inspector.store(request)
-    asked = {name: request.query_params.get(name, "") for name in ("prefix", "where", "label", "waits", "kind")}
+    asked = {name: request.query_params.get(name, "").strip() for name in ("prefix", "where", "label", "state", "kind")}
     before = request.query_params.get("before")
     at = request.query_params.get("at")
     everything = request.query_params.get("all") == "1"
-    found, after, complete = _found(store, asked, (at, before or "") if at else None, None if everything else REACH)
-    rows = [{"record": one, "time": time_of(one.newest.checkpoint_id), "tags": _tags(one)} for one in found]
+    problem = ""
+    try:
+        page = _found(store, asked, (at, before or "") if at else None, None if everything else REACH)
+    except ConfigError as error:
+        page, problem = ThreadList([], None), str(error)
+    rows = [{"record": one, "time": time_of(one.newest.checkpoint_id), "tags": _tags(one)} for one in page.threads]
+    same = {name: text or None for name, text in asked.items()}
     following = None
-    if after is not None:
-        same = {name: text or None for name, text in asked.items()} | {"all": 1 if everything else None}
-        following = {**same, "at": after[0], "before": after[1]}
-    searched = any(asked.values())
+    if page.after is not None:
+        following = {**same, "all": 1 if everything else None, "at": page.after[0], "before": page.after[1]}
     return inspector.page(
         request,
         "threads.html",
         rows=rows,
         asked=asked,
+        same=same,
+        states=get_args(State),
+        keys=sorted({str(key) for one in page.threads for key in one.newest.metadata} - _PLUMBING)[:SUGGESTED],
         following=following,
         is_first=at is None,
-        searched=searched,
-        reach=None if complete else REACH,
+        searched=any(asked.values()),
+        problem=problem,
+        reach=None if page.complete else REACH,
     )
 
 
 def _found(store: Store, asked: dict[str, str], before: tuple[str, str] | None, reach: int | None) -> ThreadList:
     """The threads that a search finds, and where the next page begins."""
-    prefix = asked["prefix"].strip()
-    if asked["kind"]:
-        prefix = f"{KIND_MARK}{asked['kind']}"
-    if asked["label"]:
-        after = before[1] if before else ""
-        names = store.run(threads_with_label(store.saver.backend.dialect, label_text(asked["label"]), after, PAGE + 1))
-        return _records(store, [name for name in names if name.startswith(prefix)])
-    if asked["waits"]:
-        waiting = [one.thread_id for one in store.saver.interrupts(prefix=prefix)]
-        begin = waiting.index(before[1]) + 1 if before and before[1] in waiting else 0
-        return _records(store, waiting[begin : begin + PAGE + 1])
-    if prefix and not asked["where"]:
-        return _records(store, store.thread_ids(prefix, before[1] if before else "", PAGE + 1))
-    return store.threads(prefix=prefix, filter=wanted_of(asked["where"]), before=before, limit=PAGE, reach=reach)
-
-
-def _records(store: Store, names: list[str]) -> ThreadList:
-    records = [record for name in names[:PAGE] if (record := thread_record(store, name))]
-    return ThreadList(records, ("-", names[PAGE - 1]) if len(names) > PAGE else None)
-
-
-def wanted_of(text: str) -> dict[str, Any] | None:
-    """Return the filter in a text such as `user=ada, step=3`; a value is JSON, otherwise text."""
-    wanted = {}
-    for part in text.split(","):
-        key, equals, value = part.partition("=")
-        if not key.strip():
-            continue
-        try:
-            wanted[key.strip()] = json.loads(value) if equals else None
-        except ValueError:
-            wanted[key.strip()] = value.strip()
-    return wanted or None
+    prefix = f"{KIND_MARK}{asked['kind']}/{asked['prefix']}" if asked["kind"] else asked["prefix"]
+    wanted = wanted_of(pairs_in(asked["where"]))
+    if asked["state"] and asked["state"] not in get_args(State):
+        raise ConfigError(f"there is no state {asked['state']!r}")
+    state: Any = asked["state"] or None
+    if not asked["label"] and (wanted or state or not prefix):
+        return store.threads(prefix=prefix, filter=wanted, state=state, before=before, limit=PAGE, reach=reach)
+    after = before[1] if before else ""
+    found: list[ThreadRecord] = []
+    while True:
+        if asked["label"]:
+            op = threads_with_label(store.saver.backend.dialect, label_text(asked["label"]), after, PAGE)
+            names = store.run(op)
+        else:
+            names = thread_ids(store.saver, prefix, after, PAGE)
+        for after in names:
+            record = thread_record(store, after) if after.startswith(prefix) else None
+            if record is not None and store.fits(record, wanted, state):
+                found.append(record)
+            if len(found) == PAGE:
+                return ThreadList(found, ("-", after))
+        if len(names) < PAGE:
+            return ThreadList(found, None)
 
 
 def _tags(record: ThreadRecord) -> list[tuple[str, str]]:
@@ -119,6 +119,13 @@ def summary(inspector: Inspector, request: Request) -> Response:
             "size": size(counted.bytes) if complete else f"> {size(counted.bytes)}",
         }
     )
+
+
+def labels(inspector: Inspector, request: Request) -> Response:
+    """Names of labels, which the search suggests once its field is used: that reads all labels."""
+    store = inspector.store(request)
+    names = store.run(label_names(store.saver.backend.dialect, SUGGESTED))
+    return Data({"labels": [marked(name) for name in names]})
 
 
 def tenants(inspector: Inspector, request: Request) -> Response:

@@ -47,5 +47,12 @@ async function work() {
   }
 }
 
+async function suggest(event) {
+  const response = await fetch(event.target.dataset.labels, { headers: { accept: "application/json" } });
+  const found = await response.json();
+  event.target.list.replaceChildren(...found.labels.map((name) => new Option(name, name)));
+}
+
+document.querySelector("[data-labels]").addEventListener("focus", suggest, { once: true });
 await Promise.all(Array.from({ length: AT_ONCE }, work));
 document.documentElement.dataset.ready = "yes";
