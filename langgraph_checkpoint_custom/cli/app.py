@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.cli import (
 )
 from langgraph_checkpoint_custom.cli.common import PROGRAM, Declined
 from langgraph_checkpoint_custom.cli.output import complain, decline, logs_as_notes, say, show_bug, show_source
-from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint, StorageError
 from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY
 
 # psycopg's pool logs each failed attempt to connect. The command's own error reports it once, so the log is silenced.
@@ -124,6 +124,9 @@ def _run(argv: Sequence[str]) -> int:
         return 2
     except CorruptCheckpoint as error:
         complain(f"{error}. {_KEYS}" if "+" in (error.type or "") else str(error))
+        return 1
+    except StorageError as error:  # Its text begins with the operation that failed, which means nothing here.
+        complain(str(error).removeprefix(f"{error.operation}: "))
         return 1
     except (CheckpointError, OSError) as error:
         complain(str(error))

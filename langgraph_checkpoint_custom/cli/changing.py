@@ -19,6 +19,7 @@ from langgraph_checkpoint_custom.cli.common import (
     Namespace,
     NoTenants,
     NotPossible,
+    Schema,
     Tenant,
     Thread,
     Url,
@@ -63,11 +64,12 @@ def copy(
         typer.Argument(metavar="TARGET", parser=thread_as_typed, help="an id that has no checkpoints of its own"),
     ],
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
     """Copy a thread with its complete history, inside the database."""
-    with opened(url, tenant) as saver:
+    with opened(url, tenant, schema=schema) as saver:
         _must_be_there(saver, source)
         saver.copy_thread(source, target)
     _done({"source": source, "target": target}, f"Copied {source} to {target}.", as_json)
@@ -87,11 +89,12 @@ def fork(
         str | None, typer.Option(metavar="ID", help="start from the last checkpoint of this run", show_default=False)
     ] = None,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
     """Start a new thread from a checkpoint of another, with all that the checkpoint needs and nothing after it."""
-    with opened(url, tenant) as saver:
+    with opened(url, tenant, schema=schema) as saver:
         config = saver.fork_thread(source, target, checkpoint_id=checkpoint, run_id=run)
     where = config["configurable"]["checkpoint_id"]
     result = {"source": source, "target": target, "checkpoint_id": where}
@@ -106,6 +109,7 @@ def prune(
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
     as_json: Json = False,
@@ -115,7 +119,7 @@ def prune(
     With --all, threads of other frameworks are not changed: there an older checkpoint can be a record of its own.
     """
     _on_threads(
-        _Asked(threads, every, dry_run, yes, url, tenant, no_tenants, as_json),
+        _Asked(threads, every, dry_run, yes, url, schema, tenant, no_tenants, as_json),
         lambda saver, one: prune_thread(saver.backend.dialect, one, keep),
         "Delete the history of {}?",
         "Pruned",
@@ -130,13 +134,14 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
     """Delete threads completely."""
     _on_threads(
-        _Asked(threads, every, dry_run, yes, url, tenant, no_tenants, as_json),
+        _Asked(threads, every, dry_run, yes, url, schema, tenant, no_tenants, as_json),
         lambda saver, one: delete_thread(saver.backend.dialect, one),
         "Delete {} for good?",
         "Deleted",
@@ -150,6 +155,7 @@ def rollback(
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
@@ -157,7 +163,7 @@ def rollback(
     key = Key(thread_text(thread), "", text("checkpoint_id", checkpoint, MAX_ID))
     check_kind("rollback", key.thread_id)
     _on_threads(
-        _Asked([thread], False, dry_run, yes, url, tenant, False, as_json),
+        _Asked([thread], False, dry_run, yes, url, schema, tenant, False, as_json),
         lambda saver, one: rollback_thread(saver.backend.dialect, key),
         f"Delete everything after checkpoint {checkpoint} of {{}}?",
         "Rolled back",
@@ -172,6 +178,7 @@ class _Asked(NamedTuple):
     dry_run: bool
     yes: bool
     url: str | None
+    schema: str | None
     tenant: str | None
     no_tenants: bool
     as_json: bool
@@ -198,7 +205,7 @@ def _on_threads(
     if asked.every == bool(named):
         raise ConfigError("name threads, or use --all")
     tenants = whether_all(asked.tenant, asked.no_tenants) and asked.every
-    with opened(asked.url, asked.tenant) as saver:
+    with opened(asked.url, asked.tenant, schema=asked.schema) as saver:
         for one in named:
             _must_be_there(saver, one)
 
@@ -335,11 +342,12 @@ def label(
     ] = None,
     namespace: Namespace = "",
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
     """Give a checkpoint a name, so that no prune deletes it."""
-    with opened(url, tenant) as saver:
+    with opened(url, tenant, schema=schema) as saver:
         found = saver.label(config_of(thread, namespace, checkpoint or ""), name)["configurable"]["checkpoint_id"]
     _done({"label": name, "checkpoint_id": found}, f"Checkpoint {found} has the label {name}.", as_json)
 
@@ -349,11 +357,12 @@ def unlabel(
     thread: Thread,
     name: Annotated[str, typer.Argument(metavar="NAME", help="a label")],
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
     """Remove a name from its checkpoint, so that a prune may delete the checkpoint."""
-    with opened(url, tenant) as saver:
+    with opened(url, tenant, schema=schema) as saver:
         if not saver.unlabel(thread, name):
             raise NotPossible(f"no checkpoint of thread {thread!r} has the label {name!r}")
     _done({"label": name}, f"No checkpoint of {thread} has the label {name} any more.", as_json)

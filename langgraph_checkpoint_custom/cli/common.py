@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import typer
 
@@ -18,9 +18,9 @@ from langgraph_checkpoint_custom.model.keys import KIND_MARK
 from langgraph_checkpoint_custom.operations.export_rows import next_thread
 from langgraph_checkpoint_custom.operations.schema import check_schema
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.settings import URL, settings_of
+from langgraph_checkpoint_custom.settings import SCHEMA, URL, settings_of
 from langgraph_checkpoint_custom.tools.raw import without_classes as without_classes
-from langgraph_checkpoint_custom.url import open_saver
+from langgraph_checkpoint_custom.url import open_saver, url_of
 
 # The name of the script. `python -m langgraph_checkpoint_custom` is the same program.
 PROGRAM = "lgckpt"
@@ -31,6 +31,8 @@ TENANTS = 5
 # `KIND_MARK` as `safe` prints it.
 _PRINTED_MARK = repr(KIND_MARK)[1:-1]
 _FILE = "sqlite:///"
+# What a command that reads takes if no database is given.
+NEARBY = "checkpoints.db"
 
 
 def thread_as_typed(text: str) -> str:
@@ -45,6 +47,10 @@ Url = Annotated[
         help=f"postgresql://user:password@host/database, or the path of a SQLite file; by default {URL}",
         show_default=False,
     ),
+]
+Schema = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help=f"PostgreSQL: the schema of the tables; by default {SCHEMA}", show_default=False),
 ]
 Tenant = Annotated[
     str | None,
@@ -91,24 +97,15 @@ class Declined(CheckpointError):
     """The answer to the question was no. That is not an error, but the exit code is 1."""
 
 
-def given(url: str | None) -> str:
-    """Return the URL of the database, from `--url` or the environment."""
+def given(url: str | None, *, reads: bool = False) -> str:
+    """Return the URL of the database, from `--url` or the environment; a command that reads looks here, too."""
     url = url or os.environ.get(URL, "").strip()
+    if not url and reads and Path(NEARBY).is_file():
+        note(f"no database given, so this is ./{NEARBY}")
+        url = NEARBY
     if not url:
         raise ConfigError(f"no database given; use --url or set {URL}")
     return url_of(url)
-
-
-def url_of(text: str) -> str:
-    """Return the URL for the path of a SQLite file; return a URL as it is.
-
-    A name such as "localhost" is not taken for a file that could be created: the file exists, or its name has a slash
-    or the usual ending.
-    """
-    if ":" in text or "=" in text:  # A URL, or a connection string of PostgreSQL.
-        return text
-    is_file = "/" in text or text.endswith((".db", ".sqlite", ".sqlite3")) or Path(text).is_file()
-    return f"{_FILE}{quote(text)}" if is_file else text
 
 
 @contextmanager
@@ -134,7 +131,7 @@ def opened(
             files `-wal` and `-shm` only when a connection that may write is closed.
         schema: The value of `--schema`.
     """
-    where = given(url)
+    where = given(url, reads=reads)
     if not may_be_new:
         must_exist(where)
     settings = settings_of(os.environ, where)

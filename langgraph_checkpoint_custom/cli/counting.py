@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, mention_tenants, opened, thread_as_typed
+from langgraph_checkpoint_custom.cli.common import Json, Schema, Tenant, Url, mention_tenants, opened, thread_as_typed
 from langgraph_checkpoint_custom.cli.output import size, table, tell
-from langgraph_checkpoint_custom.cli.reading import Limit, when
+from langgraph_checkpoint_custom.cli.reading import Limit
+from langgraph_checkpoint_custom.cli.times import Times, Utc
 from langgraph_checkpoint_custom.model.keys import thread_text
 from langgraph_checkpoint_custom.operations.sizes import (
     ChannelSize,
@@ -20,6 +21,7 @@ from langgraph_checkpoint_custom.operations.sizes import (
     sizes_of_thread,
 )
 from langgraph_checkpoint_custom.tools.display import time_of
+from langgraph_checkpoint_custom.tools.finding import thread_named
 
 commands = typer.Typer()
 
@@ -35,7 +37,9 @@ def stats(
         typer.Argument(metavar="[THREAD]", parser=thread_as_typed, help="one thread", show_default=False),
     ] = None,
     limit: Limit = 10,
+    utc: Utc = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
@@ -44,14 +48,15 @@ def stats(
     Bytes are those of values as they are stored. Growth is per checkpoint, and per day from the first checkpoint to the
     last.
     """
-    with opened(url, tenant, reads=True) as saver:
+    with opened(url, tenant, schema=schema, reads=True) as saver:
         if thread is None:
             mention_tenants(saver, tenant)
             store = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, limit))
-            _tell_store(store) if as_json else _show_store(store)
+            _tell_store(store) if as_json else _show_store(store, Times(utc))
         else:
+            thread = thread_named(saver, thread)
             found = saver.backend.driver.run(sizes_of_thread(saver.backend.dialect, thread_text(thread), limit))
-            _tell_thread(thread, found) if as_json else _show_thread(found)
+            _tell_thread(thread, found) if as_json else _show_thread(found, Times(utc))
 
 
 def _growth(one: LargeThread | NamespaceSize) -> tuple[int | None, int | None]:
@@ -86,7 +91,7 @@ def _tell_store(found: Store) -> None:
     )
 
 
-def _show_store(found: Store) -> None:
+def _show_store(found: Store, times: Times) -> None:
     table(
         ("table", "rows", "size"),
         ((one.table, one.rows, size(one.bytes)) for one in found.tables),
@@ -94,8 +99,11 @@ def _show_store(found: Store) -> None:
         spare=_SPARED,
     )
     table(
-        ("largest threads", "checkpoints", "rows", "size", "per checkpoint", "per day", "newest"),
-        ((o.thread_id, o.checkpoints, o.rows, size(o.bytes), *_grown(o), when(o.last_id)) for o in found.threads),
+        ("largest threads", "checkpoints", "rows", "size", "per checkpoint", "per day", times.head("newest")),
+        (
+            (o.thread_id, o.checkpoints, o.rows, size(o.bytes), *_grown(o), times.short(o.last_id))
+            for o in found.threads
+        ),
         right=_NUMBERS,
         spare=_SPARED,
     )
@@ -113,11 +121,11 @@ def _tell_thread(thread: str, found: Thread) -> None:
     )
 
 
-def _show_thread(found: Thread) -> None:
+def _show_thread(found: Thread, times: Times) -> None:
     table(
-        ("namespace", "checkpoints", "rows", "size", "per checkpoint", "per day", "newest"),
+        ("namespace", "checkpoints", "rows", "size", "per checkpoint", "per day", times.head("newest")),
         (
-            (o.checkpoint_ns or "(root)", o.checkpoints, o.rows, size(o.bytes), *_grown(o), when(o.last_id))
+            (o.checkpoint_ns or "(root)", o.checkpoints, o.rows, size(o.bytes), *_grown(o), times.short(o.last_id))
             for o in found.namespaces
         ),
         right=_NUMBERS,

@@ -8,7 +8,17 @@ from typing import Annotated
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, count_all, mention_tenants, opened
+from langgraph_checkpoint_custom.cli.common import (
+    Json,
+    Schema,
+    Tenant,
+    Url,
+    Yes,
+    confirm,
+    count_all,
+    mention_tenants,
+    opened,
+)
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, table, tell
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.operations.doctor import BY_NAME, CHECKS, Bloat, Finding, bloat, look, repair
@@ -31,13 +41,14 @@ def doctor(
     ] = False,
     yes: Yes = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
     """Check the tables: orphaned rows, missing values and chunks, ids out of order, bloat, missing indexes."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[Finding]] = {}
-    with opened(url, tenant, may_be_anothers=True, reads=not fix) as saver:
+    with opened(url, tenant, schema=schema, may_be_anothers=True, reads=not fix) as saver:
         shape = saver.backend.driver.look(verify(saver.backend.dialect))
         if not shape.is_current or any(line.startswith(("table", "column")) for line in shape.missing):
             _shape_only(shape, as_json)

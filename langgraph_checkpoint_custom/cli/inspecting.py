@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Tenant, Url, given, opened
+from langgraph_checkpoint_custom.cli.common import Schema, Tenant, Url, given, opened
 from langgraph_checkpoint_custom.cli.output import say, show_source
 
 commands = typer.Typer()
@@ -24,6 +24,7 @@ def ui(
         bool, typer.Option("--write", help="allow changes; each is asked for once more, and logged", show_default=False)
     ] = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
 ) -> None:
     """Look at threads, states and timelines in the browser, until Ctrl-C.
@@ -34,7 +35,8 @@ def ui(
     from langgraph_checkpoint_custom.ui import create_app
     from langgraph_checkpoint_custom.ui.serving import serve
 
-    name = name_of(given(url))
+    where = given(url, reads=not write)
+    name = name_of(where)
 
     def tell(address: str) -> None:
         say(f"{name}, {'with changes' if write else 'read-only'}. Open this address, which is for you alone:")
@@ -42,7 +44,7 @@ def ui(
         if open_:
             webbrowser.open(address)
 
-    with opened(url, tenant, read_only=not write) as saver:
+    with opened(where, tenant, schema=schema, read_only=not write) as saver:
         serve(lambda token, hosts: create_app(saver, write=write, name=name, token=token, hosts=hosts), tell, port)
     say("Stopped.")
 

@@ -19,6 +19,7 @@ from langgraph_checkpoint_custom.cli.common import (
     Json,
     NoTenants,
     NotPossible,
+    Schema,
     Tenant,
     Url,
     count_all,
@@ -29,7 +30,6 @@ from langgraph_checkpoint_custom.cli.common import (
     opened,
     rows_of,
     thread_as_typed,
-    url_of,
     whether_all,
 )
 from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, tell
@@ -42,7 +42,7 @@ from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.tools.migration import Diverged
 from langgraph_checkpoint_custom.tools.migration import migrate as migrate_tables
 from langgraph_checkpoint_custom.tools.official import open_official
-from langgraph_checkpoint_custom.url import open_saver
+from langgraph_checkpoint_custom.url import open_saver, url_of
 
 commands = typer.Typer()
 
@@ -66,6 +66,7 @@ def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to create; it must not exist")],
     threads: Chosen = None,
     url: Url = None,
+    schema: Schema = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
     as_json: Json = False,
@@ -76,7 +77,10 @@ def export(
     tenants = whether_all(tenant, no_tenants)
     if file.exists():
         raise NotPossible(f"{file} already exists; move it away, or choose another name")
-    with opened(url, tenant, reads=True) as saver, progress("threads", _total(saver, tenants, threads)) as report:
+    with (
+        opened(url, tenant, schema=schema, reads=True) as saver,
+        progress("threads", _total(saver, tenants, threads)) as report,
+    ):
         done = export_file(
             saver, file, threads=threads, progress=lambda number: report(number, "export"), tenants=tenants
         )
@@ -92,6 +96,7 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a file that export has written")],
     threads: Chosen = None,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
@@ -100,7 +105,10 @@ def import_(
 
     if not file.exists():
         raise NotPossible(f"there is no file {str(file)!r}")
-    with opened(url, tenant, may_be_new=True) as saver, progress("threads", lambda: count_exported(file)) as report:
+    with (
+        opened(url, tenant, schema=schema, may_be_new=True) as saver,
+        progress("threads", lambda: count_exported(file)) as report,
+    ):
         saver.setup()
         done = import_file(saver, file, threads=threads, progress=lambda number: report(number, "import"))
     if as_json:
@@ -117,6 +125,7 @@ def migrate(
     ],
     threads: Chosen = None,
     url: Url = None,
+    schema: Schema = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
     verify: Annotated[
@@ -175,7 +184,7 @@ def migrate(
     source = url_of(source)
     must_exist(source, "")
     serde = serde_of_key(source_key, os.environ.get(source_key, "").encode()) if source_key else None
-    with _dry_target(serde) if dry_run else opened(url, tenant, may_be_new=True) as target:
+    with _dry_target(serde) if dry_run else opened(url, tenant, schema=schema, may_be_new=True) as target:
         kind = tables or _kind(source, given(url) if url or not dry_run or os.environ.get(URL) else "")
         target.setup()
         if kind == "official":
@@ -297,6 +306,7 @@ def _kind(source: str, target_url: str) -> str:
 @commands.command()
 def rekey(
     url: Url = None,
+    schema: Schema = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
     key: Annotated[
@@ -331,6 +341,7 @@ def rekey(
         options["previous_serdes"] += [_serde(name) for name in old_key or ()]
         name = key or (SERVERS_KEY if os.environ.get(SERVERS_KEY) else None)
         options["serde"] = _serde(name) if name else None
+    options |= {} if schema is None else {"schema": schema}
     must_exist(where)
     if not options["serde"]:
         raise ConfigError(f"no encryption key given: use --key, or set {KEYS}")

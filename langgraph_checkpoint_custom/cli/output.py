@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +38,9 @@ def safe(text: str) -> str:
 
 def complain(message: str) -> None:
     """Print an error to stderr, in one line."""
-    print(f"error: {safe(message)}", file=sys.stderr)
+    # PostgreSQL's errors have several lines.
+    in_one_line = re.sub(r"\s*\n\s*", "; ", message.strip())
+    print(f"error: {safe(in_one_line)}", file=sys.stderr)
 
 
 def note(message: str) -> None:
@@ -102,18 +105,20 @@ def table(
     *,
     right: Iterable[str] = (),
     spare: Iterable[str] = (),
+    optional: Iterable[str] | None = None,
     styles: Sequence[Style] = (),
 ) -> None:
     """Print a table, without columns that are empty. Unless stdout is a terminal, its lines are as long as they are.
 
-    On a terminal, a row is a line: the columns of `spare` are cut with an ellipsis, and numbers are left out if there
-    is no room for them. The others, such as ids, are never cut. Without `spare`, all columns are folded.
+    On a terminal, a row is a line: the columns of `spare` are cut with an ellipsis, and those of `optional` are left
+    out if there is no room for them. The others, such as ids, are never cut. Without `spare`, all columns are folded.
 
     Args:
         head: The names of the columns.
         rows: The cells of each row; numbers get thousands separators.
         right: The names of the columns to align to the right.
         spare: The names of the columns that may be cut.
+        optional: The names of the columns that may be left out, the last one first; by default those in `right`.
         styles: The style of each row; without it, all are plain.
     """
     from rich import box
@@ -122,6 +127,7 @@ def table(
     from rich.text import Text
 
     right, spare = set(right), set(spare)
+    optional = right if optional is None else set(optional)
     cells = [[_cell(cell) for cell in row] for row in rows]
     columns = [number for number in range(len(head)) if not cells or any(row[number] for row in cells)]
     console = _console()
@@ -130,9 +136,9 @@ def table(
             at: SPARED if head[at] in spare else max(cell_len(text) for text in (head[at], *(row[at] for row in cells)))
             for at in columns
         }
-        numbers = [at for at in columns if head[at] in right]
-        while numbers and sum(widths.values()) + 3 * len(widths) > console.width:
-            del widths[numbers.pop()]
+        left_out = [at for at in columns if head[at] in optional]
+        while left_out and sum(widths.values()) + 3 * len(widths) > console.width:
+            del widths[left_out.pop()]
         columns = list(widths)
         console.width = max(console.width, sum(widths.values()) + 3 * len(widths))
     printed = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
@@ -212,7 +218,8 @@ def progress(unit: str, total: Callable[[], int | None] = lambda: None) -> Itera
 
     class Rate(ProgressColumn):
         def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
+            # The first rows come at once, which says nothing about the others.
+            speed = (task.finished_speed or task.speed) if (task.elapsed or 0) >= 1 else None
             done = f"{task.completed:,.0f}" if task.total is None else f"{task.completed:,.0f} of {task.total:,.0f}"
             return Text(f"{done} {unit}" + ("" if speed is None else f", {speed:,.1f}/s"))
 

@@ -5,7 +5,6 @@ They import no stored class and make no stored object.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.cli.common import (
     Json,
+    Schema,
     Tenant,
     Thread,
     Url,
@@ -26,16 +26,21 @@ from langgraph_checkpoint_custom.cli.common import (
     without_classes,
 )
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, show_source, size, table, tell
+from langgraph_checkpoint_custom.cli.times import Times, Utc
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError, CorruptCheckpoint
-from langgraph_checkpoint_custom.model.keys import config_of
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, config_of, right_above
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
+from langgraph_checkpoint_custom.operations.inspector import TimelineRecord
+from langgraph_checkpoint_custom.operations.inspector import timeline as timeline_of
 from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.sizes import ALL, MOST, sizes_of_threads
 from langgraph_checkpoint_custom.operations.thread_states import State, failures_of, state_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.display import brief, json_of, time_of, up_to
+from langgraph_checkpoint_custom.tools.display import brief, duration, json_of, time_of, up_to
+from langgraph_checkpoint_custom.tools.finding import checkpoint_named, thread_named, wanted_of
 from langgraph_checkpoint_custom.tools.states import channels_of, nodes_of
 from langgraph_checkpoint_custom.tools.summary import line_of, question_of, text_of
+from langgraph_checkpoint_custom.tools.timeline import graph_of, lines_of, sends_of
 
 commands = typer.Typer()
 
@@ -47,6 +52,9 @@ LINE = 80
 
 # Seconds. After a slower search, a hint says how to make it faster.
 SLOW = 2.0
+
+# Checkpoints of a thread whose story is told.
+STORY = 1_000
 
 # Threads that a page looks at to find those in a state for which there is no index.
 REACH = 1_000
@@ -84,7 +92,9 @@ def threads(
         ),
     ] = None,
     state: Annotated[State | None, typer.Option(help="only threads in this state", show_default=False)] = None,
+    utc: Utc = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
@@ -92,8 +102,8 @@ def threads(
 
     A thread without messages is shown by its values.
     """
-    wanted = wanted_of(where)
-    with opened(url, tenant, reads=True) as opener:
+    wanted = wanted_of(where or ())
+    with opened(url, tenant, schema=schema, reads=True) as opener:
         saver = without_classes(opener)
         started = time.monotonic()
         found, last = _page(saver, wanted, before, state, limit)
@@ -106,6 +116,7 @@ def threads(
         rows = [{**_thread(one), **counts[one.record.thread_id].size._asdict()} for one in found]
         tell({"threads": rows, "next": last and _cursor_of(last)})
         return
+    times = Times(utc)
     # What is the same in every row, or in none, is no column.
     records = [one.record for one in found]
     keys = columns or [key for key in ("user",) if any(key in one.newest.metadata for one in records)]
@@ -115,10 +126,10 @@ def threads(
         size_of, complete = counts[record.thread_id]
         whose = (_brief(record.newest.metadata.get(key)) for key in keys)
         of = (record.kind or "langgraph" for _ in kinds)
-        newest = when(record.newest.checkpoint_id)
+        newest = times.short(record.newest.checkpoint_id)
         numbers = up_to(MOST, size_of.checkpoints), ("" if complete else "> ") + size(size_of.bytes)
         cells.append((record.thread_id, *of, one.state, newest, *whose, line, *numbers))
-    head = ("thread", *kinds, "state", "newest", *keys, channel or "last message", "checkpoints", "size")
+    head = ("thread", *kinds, "state", times.head("newest"), *keys, channel or "last message", "checkpoints", "size")
     table(head, cells, right=("checkpoints", "size"), spare=(channel or "last message", *keys))
     _say_more(last, state)
     if hint:
@@ -171,14 +182,16 @@ def failures(
     where: Where = None,
     limit: Limit = 20,
     before: Before = None,
+    utc: Utc = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
     """List the tasks that have failed and not succeeded since: the thread, the node, the error and when it began."""
-    with opened(url, tenant, reads=True) as opener:
+    with opened(url, tenant, schema=schema, reads=True) as opener:
         saver = without_classes(opener)
-        found, last = _page(saver, wanted_of(where), before, "failed", limit)
+        found, last = _page(saver, wanted_of(where or ()), before, "failed", limit)
         rows = []
         for one in found:
             assert one.found is not None
@@ -199,11 +212,11 @@ def failures(
     if as_json:
         tell({"failures": rows, "next": last and _cursor_of(last)})
         return
-    table(
-        ("thread", "since", "node", "error"),
-        ((one["thread_id"], when(one["checkpoint_id"]), one["node"], text_of(one["error"], SHORT)) for one in rows),
-        spare=("error",),
+    times = Times(utc)
+    cells = (
+        (one["thread_id"], times.short(one["checkpoint_id"]), one["node"], text_of(one["error"], SHORT)) for one in rows
     )
+    table(("thread", times.head("since"), "node", "error"), cells, spare=("error",))
     _say_more(last, "failed")
 
 
@@ -224,9 +237,9 @@ def _brief(value: Any) -> str | None:
 
 
 @commands.command()
-def tenants(url: Url = None, as_json: Json = False) -> None:
+def tenants(url: Url = None, schema: Schema = None, as_json: Json = False) -> None:
     """List the tenants that have threads; in other commands, --tenant selects one."""
-    with opened(url, reads=True) as saver:
+    with opened(url, schema=schema, reads=True) as saver:
         found = saver.tenants()
     if as_json:
         tell({"tenants": found})
@@ -275,19 +288,6 @@ def _cursor_of(last: ThreadRecord) -> str:
     return f"{last.newest.checkpoint_id}:{last.thread_id}"
 
 
-def wanted_of(where: Sequence[str] | None) -> dict[str, Any] | None:
-    wanted = {}
-    for each in where or ():
-        key, equals, text = each.partition("=")
-        if not equals:
-            raise ConfigError("--where takes a metadata key, an equals sign and a value")
-        try:
-            wanted[key] = json.loads(text)
-        except ValueError:
-            wanted[key] = text
-    return wanted or None
-
-
 def _quoted(text: str) -> str:
     import shlex
 
@@ -297,7 +297,14 @@ def _quoted(text: str) -> str:
 @commands.command()
 def history(
     thread: Thread,
-    where: Where = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="metadata of the checkpoints to list, not of the newest one only, as in threads",
+            show_default=False,
+        ),
+    ] = None,
     limit: Limit = 20,
     before: Annotated[
         str | None, typer.Option(metavar="CHECKPOINT", help="only checkpoints older than this one", show_default=False)
@@ -306,57 +313,99 @@ def history(
         str | None,
         typer.Option("--namespace", "-n", metavar="NAME", help="one namespace; by default all", show_default=False),
     ] = None,
+    graph: Annotated[
+        bool,
+        typer.Option("--graph", help="draw the branches of the root graph or of --namespace", show_default=False),
+    ] = False,
+    utc: Utc = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """List the checkpoints of a thread, newest first, without their values."""
-    part = {"thread_id": thread} | ({} if namespace is None else {"checkpoint_ns": namespace})
-    older: Any = {"configurable": {"checkpoint_id": before}} if before else None
-    with opened(url, tenant, reads=True) as opener:
+    """Tell what happened in a thread, newest first: checkpoints, the nodes that made them, failures, questions, times.
+
+    Nodes, failures and times are found for the checkpoints among the thread's next 1,000.
+    """
+    if graph and namespace is None:
+        namespace = ""
+    with opened(url, tenant, schema=schema, reads=True) as opener:
         saver = without_classes(opener)
-        found = list(saver.history({"configurable": part}, filter=wanted_of(where), before=older, limit=limit))
+        thread = thread_named(saver, thread)
+        part = {"thread_id": thread} | ({} if namespace is None else {"checkpoint_ns": namespace})
+        if before and time_of(before) is None:
+            before = checkpoint_named(saver, thread, before, namespace or "").checkpoint_id
+        older: Any = {"configurable": {"checkpoint_id": before}} if before else None
+        found = list(saver.history({"configurable": part}, filter=wanted_of(where or ()), before=older, limit=limit))
+        if not found and not before and not where:
+            raise nothing_there(thread, namespace, None)
+        end = right_above(found[0].checkpoint_id) if found and before else AFTER_ALL
+        run, d = saver.backend.driver.run, saver.backend.dialect
+        timeline: list[TimelineRecord] = run(timeline_of(d, thread, end, STORY))
+        told = lines_of(timeline, sends_of(saver, thread, timeline), whole=not before)
+        lines = {(one.record.checkpoint_ns, one.record.checkpoint_id): one for one in told}
         names = saver.labels(thread)
     labels: dict[tuple[str, str], list[str]] = {}
     for name, config in names.items():
         location = config["configurable"]
         labels.setdefault((location["checkpoint_ns"], location["checkpoint_id"]), []).append(name)
-    if not found and not before and not where:
-        raise nothing_there(thread, namespace, None)
+    more = found[-1].checkpoint_id if len(found) == limit else None
     if as_json:
-        rows = [
-            {
-                "checkpoint_id": one.checkpoint_id,
-                "checkpoint_ns": one.checkpoint_ns,
-                "time": _iso(one.checkpoint_id),
-                "parent_id": one.parent_id,
-                "run_id": one.run_id,
-                "metadata": json_of(one.metadata),
-                "labels": labels.get((one.checkpoint_ns, one.checkpoint_id), []),
-            }
-            for one in found
-        ]
-        tell({"thread_id": thread, "checkpoints": rows})
-        return
-    table(
-        ("checkpoint", "time", "step", "source", "run", "namespace", "labels"),
-        (
-            (
-                one.checkpoint_id,
-                when(one.checkpoint_id),
-                one.metadata.get("step"),
-                one.metadata.get("source"),
-                one.run_id,
-                one.checkpoint_ns,
-                ", ".join(labels.get((one.checkpoint_ns, one.checkpoint_id), [])),
+        rows = []
+        for one in found:
+            line = lines.get((one.checkpoint_ns, one.checkpoint_id))
+            rows.append(
+                {
+                    "checkpoint_id": one.checkpoint_id,
+                    "checkpoint_ns": one.checkpoint_ns,
+                    "time": _iso(one.checkpoint_id),
+                    "made_by": line and line.made_by,
+                    "state": line.words if line else [],
+                    "seconds": line and line.seconds,
+                    "parent_id": one.parent_id,
+                    "run_id": one.run_id,
+                    "metadata": json_of(one.metadata),
+                    "labels": labels.get((one.checkpoint_ns, one.checkpoint_id), []),
+                }
             )
-            for one in found
-        ),
-        right=("step",),
-        spare=("run", "namespace", "labels"),
+        tell({"thread_id": thread, "checkpoints": rows, "next": more})
+        return
+    times = Times(utc)
+    cells: dict[tuple[str, str], Sequence[object]] = {}
+    for number, one in enumerate(found):
+        place = one.checkpoint_ns, one.checkpoint_id
+        line = lines.get(place)
+        follows = number + 1 < len(found) and found[number + 1].checkpoint_id == one.parent_id
+        cells[place] = (
+            one.checkpoint_id,
+            times.short(one.checkpoint_id),
+            line.made_by if line else one.metadata.get("source"),
+            ", ".join(line.words) if line else "",
+            ", ".join(labels.get(place, [])),
+            duration(line.seconds) if line and line.seconds is not None else "",
+            one.metadata.get("step"),
+            f"…{one.parent_id[-12:]}" if one.parent_id and not follows else "",
+            one.checkpoint_ns,
+            one.run_id,
+        )
+    drawn = [*cells.values()]
+    if graph:
+        own = [one for one in timeline if (one.checkpoint_ns, one.checkpoint_id) in cells]
+        signs = graph_of(own)
+        width = max((len(sign) for sign, _ in signs), default=0)
+        blank = [""] * 10
+        rows_of_graph = [(sign, cells[one.checkpoint_ns, one.checkpoint_id] if one else blank) for sign, one in signs]
+        drawn = [(f"{sign.ljust(width)} {first}".rstrip(), *rest) for sign, (first, *rest) in rows_of_graph]
+    optional = ("labels", "took", "step", "parent", "namespace", "run")
+    table(
+        ("checkpoint", times.head("time"), "made by", "state", *optional),
+        drawn,
+        right=("took", "step"),
+        spare=("made by", "labels", "namespace", "run"),
+        optional=optional,
     )
-    if len(found) == limit:
-        say(f"More with --before {_quoted(found[-1].checkpoint_id)}")
+    if more:
+        say(f"More with --before {_quoted(more)}")
 
 
 def nothing_there(thread: str, namespace: str | None, checkpoint: str | None) -> CheckpointNotFound:
@@ -386,11 +435,11 @@ def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counte
 
 
 @commands.command()
-def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None:
+def types(url: Url = None, schema: Schema = None, tenant: Tenant = None, as_json: Json = False) -> None:
     """Find every class in the store, and print an allowlist for strict=True."""
     from langgraph_checkpoint_custom.encoding.allowlist import always_allowed
 
-    with opened(url, tenant, reads=True) as saver:
+    with opened(url, tenant, schema=schema, reads=True) as saver:
         classes, unseen = classes_of(saver)
     found = sorted(classes.items())
     allow = [pair for pair, _ in found if not always_allowed(*pair)]
@@ -424,52 +473,51 @@ def interrupts(
         str, typer.Option(metavar="TEXT", help="only threads whose ids start with this", show_default=False)
     ] = "",
     full: Full = False,
+    utc: Utc = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
     """List the threads that wait for a human, the longest waiting first, with their questions."""
-    with opened(url, tenant, reads=True) as opener:
+    with opened(url, tenant, schema=schema, reads=True) as opener:
         found = without_classes(opener).interrupts(prefix=thread_as_typed(prefix))
     if as_json:
-        tell(
-            [
-                {
-                    "thread_id": one.thread_id,
-                    "checkpoint_id": one.checkpoint_id,
-                    "since": one.since.isoformat() if one.since else None,
-                    "interrupts": [json_of(question_of(each)._asdict()) for each in one.interrupts],
-                }
-                for one in found
-            ]
-        )
+        listed = [
+            {
+                "thread_id": one.thread_id,
+                "checkpoint_id": one.checkpoint_id,
+                "since": one.since.isoformat() if one.since else None,
+                "interrupts": [json_of(question_of(each)._asdict()) for each in one.interrupts],
+            }
+            for one in found
+        ]
+        tell({"threads": listed})
         return
-    limit = 10**9 if full else SHORT
+    limit, times = 10**9 if full else SHORT, Times(utc)
     rows = []
     for one in found:
         for each in one.interrupts:
             name, question = question_of(each)
-            since = one.since.strftime("%Y-%m-%d %H:%M:%S") if one.since else None
-            rows.append((one.thread_id, since, name, text_of(question, limit)))
-    table(("thread", "since", "interrupt", "question"), rows, spare=() if full else ("question",))
+            rows.append((one.thread_id, times.short(one.since), name, text_of(question, limit)))
+    head = ("thread", times.head("since"), "interrupt", "question")
+    table(head, rows, spare=() if full else ("question",))
 
 
 @commands.command()
-def labels(thread: Thread, url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None:
+def labels(
+    thread: Thread, url: Url = None, schema: Schema = None, tenant: Tenant = None, as_json: Json = False
+) -> None:
     """List the labels of a thread, with their checkpoints."""
-    with opened(url, tenant, reads=True) as saver:
-        found = {name: config["configurable"] for name, config in saver.labels(thread).items()}
+    with opened(url, tenant, schema=schema, reads=True) as saver:
+        thread = thread_named(saver, thread)
+        found = [(name, config["configurable"]) for name, config in saver.labels(thread).items()]
+    rows = [(name, where["checkpoint_id"], where["checkpoint_ns"]) for name, where in found]
     if as_json:
-        tell({n: {key: location[key] for key in ("checkpoint_ns", "checkpoint_id")} for n, location in found.items()})
+        keys = ("label", "checkpoint_id", "checkpoint_ns")
+        tell({"thread_id": thread, "labels": [dict(zip(keys, row, strict=True)) for row in rows]})
     else:
-        rows = ((name, location["checkpoint_id"], location["checkpoint_ns"]) for name, location in found.items())
         table(("label", "checkpoint", "namespace"), rows, spare=("namespace",))
-
-
-def when(checkpoint_id: str | None) -> str:
-    """Format the time of a checkpoint, in UTC, for a table."""
-    time = time_of(checkpoint_id) if checkpoint_id else None
-    return time.strftime("%Y-%m-%d %H:%M:%S") if time else ""
 
 
 def _iso(checkpoint_id: str) -> str | None:

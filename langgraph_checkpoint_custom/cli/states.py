@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph_checkpoint_custom.cli.common import (
     Json,
     Namespace,
+    Schema,
     Tenant,
     Thread,
     Url,
@@ -25,13 +26,15 @@ from langgraph_checkpoint_custom.cli.common import (
 )
 from langgraph_checkpoint_custom.cli.output import Style, counted, lines, say, table, tell
 from langgraph_checkpoint_custom.cli.reading import SHORT, Full, Limit, nothing_there
-from langgraph_checkpoint_custom.model.keys import config_of
+from langgraph_checkpoint_custom.cli.times import Times, Utc
+from langgraph_checkpoint_custom.model.keys import config_of, key_of
 from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.thread_states import next_nodes
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.changes import AROUND, Change, Line, PathChange, changes
 from langgraph_checkpoint_custom.tools.chats import Message
 from langgraph_checkpoint_custom.tools.display import NOTHING, brief, differences, json_of, kind
+from langgraph_checkpoint_custom.tools.finding import checkpoint_named, thread_named
 from langgraph_checkpoint_custom.tools.states import Channel, channels_of, nodes_of, not_stored
 from langgraph_checkpoint_custom.tools.summary import question_of
 
@@ -50,11 +53,14 @@ _ALL = 10**9
 def show(
     thread: Thread,
     checkpoint: Annotated[
-        str | None, typer.Argument(help="the id of a checkpoint; by default the newest", show_default=False)
+        str | None,
+        typer.Argument(help="an id or its end, a label, or latest; by default the newest", show_default=False),
     ] = None,
     namespace: Namespace = "",
     full: Full = False,
+    utc: Utc = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
@@ -62,18 +68,17 @@ def show(
 
     Classes are shown by name and are not imported.
     """
-    with opened(url, tenant, reads=True) as opener:
+    with opened(url, tenant, schema=schema, reads=True) as opener:
         saver = without_classes(opener)
         found = _read(saver, thread, checkpoint, namespace)
         channels = [] if as_json else channels_of(saver, found)
         nodes = nodes_of(saver, found)
-    configurable = found.config["configurable"]
+    thread, namespace, checkpoint_id = key_of(found.config)
     parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
     values = found.checkpoint["channel_values"]
     writes = found.pending_writes or []
     questions = [question_of(one) for one in open_among(writes)]
     following = next_nodes(values)
-    checkpoint_id = configurable["checkpoint_id"]
     if as_json:
         tell(
             {
@@ -81,7 +86,7 @@ def show(
                 "checkpoint_ns": namespace,
                 "checkpoint_id": checkpoint_id,
                 "parent_id": parent,
-                "time": _text(found.checkpoint.get("ts")),
+                "time": json_of(found.checkpoint.get("ts")),
                 "format": json_of(found.checkpoint.get("v")),
                 "metadata": json_of(dict(found.metadata)),
                 "state": json_of(values),
@@ -98,8 +103,10 @@ def show(
         return
     limit = _ALL if full else SHORT
     say(f"Checkpoint {checkpoint_id} of thread {thread}" + (f", namespace {namespace}" if namespace else ""))
-    say(f"Stored {_text(found.checkpoint.get('ts'))}; its parent is {parent or 'none'}.")
-    _values("state", {one.name: one.value for one in channels if one.readable and not one.chat}, full=full)
+    say(f"Stored {Times(utc).full(found.checkpoint.get('ts'))}; its parent is {parent or 'none'}.")
+    _values(
+        "state", {one.name: one.value for one in channels if one.readable and not (one.chat or one.inner)}, full=full
+    )
     for one in channels:
         if not one.readable:
             say(f"{one.name}: {one.note}")
@@ -158,7 +165,7 @@ def lines_of(message: Message) -> list[str]:
     for call in message.calls:
         named = ", ".join(f"{key}={brief(value, SHORT)}" for key, value in call.args.items()) if _is_dict(call) else ""
         found.append(f"calls {call.name}({named or ('' if _is_dict(call) else brief(call.args, SHORT))})")
-    return found
+    return [*found, f"[{message.tokens}]"] if message.tokens else found
 
 
 def _is_dict(call: Any) -> bool:
@@ -170,10 +177,14 @@ def _short(line: str) -> str:
 
 
 def _read(saver: CheckpointSaver, thread: str, checkpoint: str | None, namespace: str) -> CheckpointTuple:
-    where = config_of(thread, namespace, checkpoint or "")
-    found = saver.get_tuple(where)
+    """Return a checkpoint by what a person typed; ids come first."""
+    thread_id = thread_named(saver, thread)
+    found = saver.get_tuple(config_of(thread_id, namespace, checkpoint or ""))
+    if found is None and checkpoint:
+        _, checkpoint_ns, checkpoint_id = checkpoint_named(saver, thread_id, checkpoint, namespace)
+        found = saver.get_tuple(config_of(thread_id, checkpoint_ns, checkpoint_id or ""))
     if found is None:
-        raise nothing_there(thread, namespace, checkpoint)
+        raise nothing_there(thread_id, namespace, checkpoint)
     return found
 
 
@@ -188,11 +199,12 @@ def diff(
     limit: Limit = 50,
     full: Full = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
     """Show where two states differ: of two threads (their newest states), or of two checkpoints of a thread."""
-    with opened(url, tenant, reads=True) as opener:
+    with opened(url, tenant, schema=schema, reads=True) as opener:
         saver = without_classes(opener)
         locations = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
         both = [_read(saver, thread_as_typed(one), at, namespace) for one, at in locations]
@@ -252,7 +264,3 @@ def _path_rows(channel: str, found: PathChange, *, full: bool) -> Iterator[tuple
     before, after = ("nothing" if side is None else side if full else _short(side) for side in found[1:])
     dot = "." if channel and found.path and not found.path.startswith("[") else ""
     yield "plain", f"  {channel}{dot}{found.path}: {before} is now {after}"
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) and value else "at an unknown time"

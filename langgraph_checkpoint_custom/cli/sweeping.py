@@ -14,6 +14,7 @@ from langgraph_checkpoint_custom.cli.common import (
     DryRun,
     Json,
     NoTenants,
+    Schema,
     Url,
     Yes,
     confirm,
@@ -23,10 +24,11 @@ from langgraph_checkpoint_custom.cli.common import (
     whether_all,
 )
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, tell
-from langgraph_checkpoint_custom.cli.reading import Where, wanted_of
+from langgraph_checkpoint_custom.cli.reading import Where
 from langgraph_checkpoint_custom.engine.operation import Operation, follow
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.retention import Retention, now, sweep_operations
+from langgraph_checkpoint_custom.tools.finding import wanted_of
 
 commands = typer.Typer()
 
@@ -58,6 +60,7 @@ def sweep(
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,
+    schema: Schema = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
     as_json: Json = False,
@@ -69,14 +72,14 @@ def sweep(
         older_than=None if older_than is None else _time(older_than),
         keep_last=keep_last,
         max_bytes=None if max_bytes is None else _size(max_bytes),
-        filter=wanted_of(where),
+        filter=wanted_of(where or ()),
     )
     tenants = whether_all(tenant, no_tenants)
-    with opened(url, tenant) as saver:
+    with opened(url, tenant, schema=schema) as saver:
         if not dry_run:
             confirm("Delete what these options do not keep?", yes=yes)
         seen = 0
-        with progress("threads", lambda: count_all(saver, tenants, wanted_of(where))) as report:
+        with progress("threads", lambda: count_all(saver, tenants, wanted_of(where or ()))) as report:
 
             def run(op: Operation[Any]) -> Any:
                 nonlocal seen

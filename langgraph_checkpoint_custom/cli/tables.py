@@ -9,12 +9,12 @@ from urllib.parse import unquote
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, NotPossible, Url, given, opened
+from langgraph_checkpoint_custom.cli.common import Json, NotPossible, Schema, Url, given, opened
 from langgraph_checkpoint_custom.cli.output import Style, say, show_source, table, tell
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.operations.schema import Privilege, Verified, script
 from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
-from langgraph_checkpoint_custom.settings import SCHEMA, URL, settings_of
+from langgraph_checkpoint_custom.settings import URL, settings_of
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 from langgraph_checkpoint_custom.url import open_saver
 
@@ -43,13 +43,8 @@ def setup(
             metavar="KEY", help="a metadata key to find threads by; may be given several times", show_default=False
         ),
     ] = None,
-    schema: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help=f"PostgreSQL: the schema of the tables; by default {SCHEMA}", show_default=False
-        ),
-    ] = None,
     url: Url = None,
+    schema: Schema = None,
     as_json: Json = False,
 ) -> None:
     """Create or migrate the tables; changes nothing if they are current."""
@@ -74,12 +69,13 @@ def setup(
 
 
 @commands.command()
-def verify(url: Url = None, as_json: Json = False) -> None:
+def verify(url: Url = None, schema: Schema = None, as_json: Json = False) -> None:
     """Compare the tables with those that this package ships, and check this role's privileges; changes nothing."""
-    with opened(url, may_be_anothers=True) as saver:
+    where = given(url, reads=True)
+    with opened(where, may_be_anothers=True, schema=schema) as saver:
         found = saver.backend.driver.look(verify_tables(saver.backend.dialect))
         database, location = saver.backend.dialect.system, saver.backend.dialect.location
-    found = found._replace(privileges=[*found.privileges, *_of_file(given(url))])
+    found = found._replace(privileges=[*found.privileges, *_of_file(where)])
     if as_json:
         _tell(found, database)
     else:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import url_of
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.settings import URL
+from langgraph_checkpoint_custom.url import url_of
 
 commands = typer.Typer()
 
@@ -31,7 +31,7 @@ def demo(
         if not (error.name or "").startswith("langgraph."):
             raise
         raise ConfigError(
-            "the demo runs a real graph, which needs LangGraph 1.2: pip install '.[demo]' in a clone"
+            "the demo runs a real graph, which needs LangGraph 1.2: install langgraph-checkpoint-custom[demo]"
         ) from error
     run(None if url is None else url_of(url))
 

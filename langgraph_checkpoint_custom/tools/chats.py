@@ -79,6 +79,15 @@ class Message(NamedTuple):
             return "calls " + ", ".join(call.name for call in self.calls)
         return ", ".join(part.text for part in self.parts if part.text)
 
+    @property
+    def tokens(self) -> str:
+        """How many tokens a model has read and written for the message; empty if it does not say."""
+        usage = plain(self.more.get("usage_metadata"))
+        counts = [usage.get(f"{way}put_tokens") for way in ("in", "out")] if isinstance(usage, dict) else []
+        if not counts or not all(isinstance(count, int) for count in counts):
+            return ""
+        return f"{counts[0]:,} tokens in, {counts[1]:,} out"
+
 
 def message_of(value: Any) -> Message | None:
     """Return the message that a value is; None if it is none."""

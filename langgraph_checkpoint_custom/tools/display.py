@@ -238,6 +238,14 @@ def up_to(most: int, number: int) -> str:
     return f"{number:,}" if number <= most else f"> {most:,}"
 
 
+def duration(seconds: float) -> str:
+    """Return a duration in one unit."""
+    for unit, length in (("h", 3_600), ("min", 60), ("s", 1)):
+        if seconds >= length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds * 1_000:,.1f} ms"
+
+
 # Times in ids. They are only displayed: nothing in the package depends on them.
 
 _GREGORIAN = datetime(1582, 10, 15, tzinfo=timezone.utc)

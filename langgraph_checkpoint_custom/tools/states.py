@@ -136,10 +136,11 @@ def nodes_of(saver: CheckpointSaver, found: CheckpointTuple) -> dict[str, str]:
 def task_nodes(writes: Sequence[WriteSize], values: Mapping[str, Any]) -> dict[str, str]:
     """Return the node of each task of some writes; that of a sent one if the channel values have the `Send`."""
     sends = sent_to(values)
-    return {write.task_id: _node(write.task_path, sends) for write in writes}
+    return {write.task_id: node_at(write.task_path, sends) for write in writes}
 
 
-def _node(path: str, sends: Sequence[str]) -> str:
+def node_at(path: str, sends: Sequence[str]) -> str:
+    """Return the node of a task by its path, as LangGraph writes it; `sends` has those of sent tasks."""
     kind, comma, name = path.lstrip("~").partition(", ")
     if not comma or kind != "__pregel_push":
         return name or kind

@@ -18,9 +18,9 @@ from starlette.responses import HTMLResponse, Response
 
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import results_of
-from langgraph_checkpoint_custom.tools.display import counted, kind, size
+from langgraph_checkpoint_custom.tools.display import counted, duration, kind, size
 from langgraph_checkpoint_custom.ui.reading import Store
-from langgraph_checkpoint_custom.ui.texts import age, clock, duration, line, marked, namespace, visible
+from langgraph_checkpoint_custom.ui.texts import age, clock, line, marked, namespace, visible
 from langgraph_checkpoint_custom.ui.values import tree
 
 HERE = Path(__file__).parent

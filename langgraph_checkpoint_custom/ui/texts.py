@@ -67,17 +67,9 @@ def age(time: datetime | None, now: datetime) -> str:
     return "just now" if seconds < 10 else f"{int(seconds)} s ago"
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in one unit."""
-    for unit, length in (("h", 3_600), ("min", 60), ("s", 1)):
-        if seconds >= length:
-            return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds * 1_000:,.1f} ms"
-
-
 def clock(time: datetime | None) -> str:
-    """Return a time in UTC, to the second."""
-    return time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S") if time else ""
+    """Return a time in the zone of this process, with the name of the zone."""
+    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z") if time else ""
 
 
 def namespace(checkpoint_ns: str) -> str:

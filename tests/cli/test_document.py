@@ -18,7 +18,7 @@ GROUP: Any = typer.main.get_command(app)
 COMMANDS = {name: command for name, command in GROUP.commands.items() if not command.hidden}
 EXAMPLES = re.findall(r"^ *lgckpt (.*)$", DOCUMENT, re.MULTILINE)
 # Options that are explained once for all commands.
-COMMON = {"url", "tenant", "json", "yes", "dry-run", "limit", "before", "namespace", "full", "help"}
+COMMON = {"url", "schema", "tenant", "utc", "json", "yes", "dry-run", "limit", "before", "namespace", "full", "help"}
 
 
 def test_every_command_is_explained_with_an_example() -> None:
@@ -54,6 +54,12 @@ def test_every_command_has_json_but_the_demo_and_the_inspector() -> None:
     for name, command in COMMANDS.items():
         options = {option for parameter in command.params for option in parameter.opts}
         assert ("--json" in options) == (name not in ("demo", "ui")), name
+
+
+def test_every_command_on_a_database_has_a_schema_option() -> None:
+    for name, command in COMMANDS.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert ("--schema" in options) == (name not in ("demo", "schema")), name
 
 
 def test_destructive_commands_have_a_dry_run_and_ask() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_checkpoint_custom import SqliteSaver
+from langgraph_checkpoint_custom.cli import common
 from tests.cli.conftest import Cli
 from tests.cli.test_changing import chain
 from tests.cli.test_document import COMMANDS, DOCUMENT
@@ -176,4 +177,5 @@ def test_every_command_refuses_what_is_no_database(
         assert not (tmp_path / "nothing.db").exists()
     if name != "demo":
         monkeypatch.delenv("CHECKPOINT_URL")
+        monkeypatch.setattr(common, "NEARBY", "nothing.db")
         cli.fail(*argv, code=2)

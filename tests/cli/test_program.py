@@ -12,7 +12,8 @@ import pytest
 from langgraph_checkpoint_custom import SqliteSaver
 from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.cli.app import GROUPS
-from langgraph_checkpoint_custom.cli.common import PROGRAM, url_of
+from langgraph_checkpoint_custom.cli.common import PROGRAM
+from langgraph_checkpoint_custom.url import url_of
 from tests.cli.test_document import COMMANDS
 
 # The script that pip installs beside the interpreter.
@@ -91,3 +92,10 @@ def test_commands_take_paths(
     assert main(["threads", "--url", "nothing.db"]) == 1
     assert "no file 'nothing.db'" in capsys.readouterr().err
     assert not Path("nothing.db").exists()
+
+
+def test_an_error_of_a_connection_is_a_line_without_names_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["threads", "--url", "postgresql://127.0.0.1:1/app"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: no connection to PostgreSQL: ")
+    assert "\\" not in line

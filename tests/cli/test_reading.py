@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import time
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from http import HTTPStatus
@@ -24,6 +27,7 @@ from langgraph_checkpoint_custom.cli import common, reading
 from langgraph_checkpoint_custom.tools.display import brief, classes, json_of, time_of
 from tests.behaviour.helpers import config, metadata, next_uuid
 from tests.cli.conftest import Cli
+from tests.ui.conftest import pages_of
 
 HOSTILE = "red \x1b[31m[bold red]x[/]\x07 \u202e line\nend"
 SHOWN = r"red \x1b[31m[bold red]x[/]\x07 \u202e line\nend"
@@ -94,7 +98,7 @@ def test_threads_by_page_and_by_metadata(cli: Cli) -> None:
     output = cli("threads", "--limit", "2")
     assert "t4-copy" in output
     assert "More with --before" in output
-    assert "--where" in cli.fail("threads", "--where", "nothing", code=2)
+    assert "'nothing' is not KEY=VALUE" in cli.fail("threads", "--where", "nothing", code=2)
     assert "--before" in cli.fail("threads", "--before", "nothing", code=2)
 
 
@@ -129,9 +133,103 @@ def test_history_and_labels(cli: Cli) -> None:
     output = cli("history", "1", "--limit", "3")
     assert "good one" in output
     assert f"--before {ids[1]}" in output
-    assert cli.json("labels", "1") == {"good one": {"checkpoint_ns": "", "checkpoint_id": ids[1]}}
+    assert cli.json("labels", "1")["labels"] == [{"label": "good one", "checkpoint_id": ids[1], "checkpoint_ns": ""}]
     assert ids[1] in cli("labels", "1")
-    assert "no checkpoint" in cli.fail("history", "2")
+    for command in ("history", "labels", "stats", "show"):
+        assert "there is no thread '2', and none whose id begins with it" in cli.fail(command, "2")
+    assert "no checkpoint in namespace 'x'" in cli.fail("history", "1", "--namespace", "x")
+
+
+def test_what_reads_takes_parts_of_ids_and_labels(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        first = put(saver, "4fd1-ann", number=1)
+        last = put(saver, "4fd1-ann", first, number=2)
+        put(saver, "4fd1-bob", number=3)
+        put(saver, "4fd1", number=4)
+        saver.label(first, "before")
+    ends = [id_of(one)[-12:] for one in (first, last)]
+    for thread in ("4fd1-a", "4fd1-ann"):
+        for checkpoint in ("before", ends[0], id_of(first)):
+            assert cli.json("show", thread, checkpoint)["state"] == {"number": 1}
+        assert cli.json("show", thread, "latest")["state"] == {"number": 2}
+        assert cli.json("diff", "--thread", thread, "before", "latest")["differences"] == [
+            {"path": "number", "a": 1, "b": 2}
+        ]
+        found = cli.json("history", thread, "--before", ends[1])
+        assert (found["thread_id"], [one["labels"] for one in found["checkpoints"]]) == ("4fd1-ann", [["before"]])
+        assert cli.json("labels", thread)["thread_id"] == cli.json("stats", thread)["thread_id"] == "4fd1-ann"
+    assert cli.json("show", "4fd1")["state"] == {"number": 4}
+    assert "several threads begin with '4fd1-': 4fd1-ann, 4fd1-bob" in cli.fail("show", "4fd1-")
+    assert "there is no checkpoint 'x'" in cli.fail("show", "4fd1-ann", "x")
+    # What changes something takes exact ids only.
+    for command in (("label", "4fd1-a", "x"), ("fork", "4fd1-a", "x"), ("delete", "4fd1-a", "--yes")):
+        cli.fail(*command)
+    cli.fail("rollback", "4fd1-ann", ends[0], "--yes")
+    cli.fail("fork", "4fd1-ann", "x", "--checkpoint", "before")
+
+
+def test_another_schema(cli: Cli) -> None:
+    if cli.store.kind == "sqlite":
+        assert "no option 'schema'" in cli.fail("threads", "--schema", "other", code=2)
+        return
+    cli("setup", "--schema", "other")
+    with cli.store.open(schema="other") as saver:
+        put(saver, "there", number=1)
+    cli("label", "there", "kept", "--schema", "other")
+    assert cli.json("threads")["threads"] == []
+    for command in (("threads",), ("show", "there"), ("labels", "there"), ("export", "all.zst"), ("doctor",)):
+        cli(*command, "--schema", "other")
+    cli("prune", "--all", "--yes", "--schema", "other")
+    assert [one["label"] for one in cli.json("labels", "there", "--schema", "other")["labels"]] == ["kept"]
+
+
+def test_what_reads_takes_the_file_that_is_here(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with open_saver("checkpoints.db") as saver:
+        put(saver, "here", number=1)
+    monkeypatch.delenv("CHECKPOINT_URL")
+    for command in (("threads",), ("show", "here"), ("verify",), ("doctor",), ("export", "all.zst")):
+        cli(*command)
+        assert cli.error == "note: no database given, so this is ./checkpoints.db\n"
+    for changing in (("delete", "here", "--yes"), ("setup",), ("doctor", "--fix", "--yes"), ("import", "all.zst")):
+        assert "no database given" in cli.fail(*changing, code=2)
+
+
+def test_times_are_local_and_say_their_zone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "XYZ-3")
+    time.tzset()
+    try:
+        with cli.store.open() as saver:
+            where = put(saver, "1", number=1)
+            saver.put_writes(where, [(INTERRUPT, [Interrupt(value="?", id="a")])], "task")
+            made = time_of(id_of(where))
+            assert made is not None
+            local = f"{made + timedelta(hours=3):%m-%d %H:%M:%S}"
+            for command in ("threads", "history 1", "stats 1"):
+                assert "(XYZ)" in cli(*command.split())
+                assert local in cli(*command.split())
+                assert f"{made:%m-%d %H:%M:%S}" in cli(*command.split(), "--utc")
+            assert "2026-01-02 06:04:05 XYZ" in cli("show", "1")
+            assert "2026-01-02 03:04:05 UTC" in cli("show", "1", "--utc")
+            assert "since (XYZ)" in cli("interrupts")
+            assert "since (UTC)" in cli("failures", "--utc")
+            assert "2026-01-02 06:04:05 XYZ" in pages_of(saver).page("/checkpoint", thread="1")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_history_draws_its_branches(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        one = put(saver, "1", meta=metadata(0), number=1)
+        two = put(saver, "1", one, metadata(1), number=2)
+        other = put(saver, "1", one, metadata(1), number=3)
+        last = put(saver, "1", two, metadata(2), number=4)
+    drawn = re.findall(r"^ ([*|][*|/ ]*?) *(?:\w{8}-|$)", cli("history", "1", "--graph"), re.MULTILINE)
+    assert drawn == ["*", "| *", "* |", "|/", "*"]
+    rows = {row["checkpoint_id"]: row["parent_id"] for row in cli.json("history", "1")["checkpoints"]}
+    assert [*rows] == [id_of(each) for each in (last, other, two, one)]
+    assert f"…{id_of(two)[-12:]}" in cli("history", "1")
+    assert cli.json("history", "1", "--limit", "2")["next"] == id_of(other)
 
 
 def test_long_names_are_shown_and_accepted(cli: Cli) -> None:
@@ -146,7 +244,7 @@ def test_long_names_are_shown_and_accepted(cli: Cli) -> None:
     assert (found["checkpoint_ns"], found["checkpoint_id"]) == (ns, id_of(where))
     assert channel in cli.json("show", "1", "--namespace", ns)["state"]
     assert cli.json("stats", "1")["namespaces"][0]["checkpoint_ns"] == ns
-    assert cli.json("labels", "1")["here"]["checkpoint_ns"] == ns
+    assert cli.json("labels", "1")["labels"][0]["checkpoint_ns"] == ns
     for command in ("history", "stats", "labels"):
         assert "subgraph:1|subgraph:1|" in cli(command, "1")
     assert "xxx" in cli("show", "1", "--namespace", ns)
@@ -177,6 +275,7 @@ def test_show_prints_a_checkpoint(cli: Cli, missing_class: type) -> None:
     assert "list of 200" in output
     assert "Waiting for an answer to ask-1: 'red " in output
     assert "Next: agent, tool x2" in output
+    assert "branch:to" not in output
     assert "a_module_that_is_gone" not in sys.modules
     assert len(output) < 10_000 < len(cli("show", HOSTILE, "--full"))
     found = cli.json("show", HOSTILE, id_of(where))
@@ -189,7 +288,7 @@ def test_show_prints_a_checkpoint(cli: Cli, missing_class: type) -> None:
     assert found["next"] == ["agent", "tool", "tool"]
     assert len(found["state"]["chat"]) == 200
     assert [write["channel"] for write in found["writes"]] == [INTERRUPT, "answer"]
-    (waiting,) = cli.json("interrupts")
+    (waiting,) = cli.json("interrupts")["threads"]
     assert (waiting["thread_id"], waiting["since"]) == (HOSTILE, "2026-01-02T03:04:05+00:00")
     assert waiting["interrupts"] == found["interrupts"]
     output = cli("interrupts")
@@ -201,7 +300,7 @@ def test_show_prints_a_checkpoint(cli: Cli, missing_class: type) -> None:
         cli(command, HOSTILE)
     assert SHOWN in cli("threads")
     assert "\\x1b" in cli.fail("show", f"{HOSTILE} nobody has")
-    assert "no checkpoint 'x'" in cli.fail("show", HOSTILE, "x")
+    assert "there is no checkpoint 'x', and none whose id ends with it in" not in cli.fail("show", HOSTILE, "x")
 
 
 def test_types_are_an_allowlist_that_works(cli: Cli, missing_class: type) -> None:
@@ -276,7 +375,7 @@ def test_diff_prints_where_two_states_differ(cli: Cli, missing_class: type) -> N
     assert cli("diff", "1", "2") == "The states are the same.\n"
     assert cli.json("diff", "1", "2") == {"same": True, "differences": [], "more": False, "not_compared": []}
     assert "More than 1" in cli("diff", "--thread", "1", id_of(one), id_of(two), "--limit", "1")
-    assert "no checkpoint" in cli.fail("diff", "1", "3")
+    assert "there is no thread '3'" in cli.fail("diff", "1", "3")
 
 
 def test_a_delta_channel_without_a_snapshot_is_reported(cli: Cli) -> None:

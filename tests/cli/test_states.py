@@ -61,8 +61,8 @@ def test_a_thread_shows_its_question_its_last_message_or_its_state(cli: Cli) -> 
         put(saver, "call", messages=CHAT[:2])
     grow(cli, "delta", [AIMessage("hello")])
     grow(cli, "asks", [], question="Really?")
-    rows = {line.split()[0]: line for line in cli("threads").splitlines() if line.strip()}
-    assert rows["thread"].split() == ["thread", "state", "newest", "user", "last", "message", "checkpoints", "size"]
+    rows = {line.split()[0]: line for line in cli("threads", "--utc").splitlines() if line.strip()}
+    assert squeezed(rows["thread"]) == "thread state newest (UTC) user last message checkpoints size"
     assert "number: 5, text: xxx" in rows["state"]
     assert "branch" not in rows["state"]
     assert " ann " in rows["chat"]
@@ -71,9 +71,10 @@ def test_a_thread_shows_its_question_its_last_message_or_its_state(cli: Cli) -> 
     assert "ai: hello" in rows["delta"]
     assert "asks: Really?" in rows["asks"]
     rows = {
-        line.split()[0]: line for line in cli("threads", "--channel", "plan", "--columns", "team").splitlines()[1:-1]
+        line.split()[0]: line
+        for line in cli("threads", "--utc", "--channel", "plan", "--columns", "team").splitlines()[1:-1]
     }
-    assert rows["thread"].split() == ["thread", "state", "newest", "team", "plan", "checkpoints", "size"]
+    assert squeezed(rows["thread"]) == "thread state newest (UTC) team plan checkpoints size"
     assert " a " in rows["state"]
     assert "['a']" in rows["chat"]
     assert "ai: hello" in cli("threads", "--channel", "messages")

@@ -237,3 +237,16 @@ def test_failures_and_histories_name_the_nodes(cli: Cli) -> None:
     assert "works0   log" in text
     assert {one["node"] for one in cli.json("show", "failed")["writes"]} == {"works0", "fails1"}
     assert cli("show", "stopped before").endswith("Next: last\n")
+    # The history tells what ran, what failed and how long it took.
+    newest = cli.json("history", "fanned out")["checkpoints"][0]
+    assert (newest["made_by"], newest["state"]) == ("research ×3", [])
+    assert newest["seconds"] > 0
+    assert "research ×3" in cli("history", "fanned out")
+    assert cli.json("history", "failed")["checkpoints"][0]["state"] == ["failed"]
+    assert cli.json("history", "waiting")["checkpoints"][0]["state"] == ["waits"]
+    assert [one["made_by"] for one in cli.json("history", "limit")["checkpoints"][-2:]] == ["__start__", "input"]
+    with cli.store.open() as saver:
+        pages = pages_of(saver)
+        assert "research ×3" in pages.data("/timeline", thread="fanned out")["words"]
+        html = pages.page("/checkpoints", thread="fanned out")
+        assert re.search(r"<td>research ×3</td>.*<td>input</td>", html, re.DOTALL)

@@ -22,11 +22,11 @@ from langgraph_checkpoint_custom.model.keys import AFTER_ALL
 from langgraph_checkpoint_custom.model.records import CheckpointRecord
 from langgraph_checkpoint_custom.operations import inspector
 from langgraph_checkpoint_custom.operations.inspector import TimelineRecord
+from langgraph_checkpoint_custom.tools.timeline import STOPPED
 from langgraph_checkpoint_custom.ui import create_app, reading
 from langgraph_checkpoint_custom.ui.pages import thread, threads
 from langgraph_checkpoint_custom.ui.pages.difference import other_ends
 from langgraph_checkpoint_custom.ui.reading import Store as Inspected
-from langgraph_checkpoint_custom.ui.timeline import STOPPED
 from tests.behaviour.helpers import metadata
 from tests.cli.test_reading import put
 from tests.stores import Store

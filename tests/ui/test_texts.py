@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_checkpoint_custom.ui.texts import age, duration, line, marked, namespace, visible
+from langgraph_checkpoint_custom.tools.display import duration
+from langgraph_checkpoint_custom.ui.texts import age, line, marked, namespace, visible
 
 # Characters of these categories that are shown as they are: newline, tab, the joiners that emoji and scripts need, and
 # signs that are seen although they are format characters.

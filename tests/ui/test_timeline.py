@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_checkpoint_custom.operations.inspector import TaskRecord, TimelineRecord
-from langgraph_checkpoint_custom.ui.timeline import (
+from langgraph_checkpoint_custom.tools.timeline import (
     ASKED,
     CHANGED,
     FAILED,
@@ -17,9 +17,10 @@ from langgraph_checkpoint_custom.ui.timeline import (
     STOPPED,
     WAITS,
     Picture,
-    as_json,
+    graph_of,
     picture_of,
 )
+from langgraph_checkpoint_custom.ui.timeline import as_json
 
 
 def record(name: str, parent: str | None = None, *tasks: TaskRecord, **fields: Any) -> TimelineRecord:
@@ -91,11 +92,38 @@ def test_what_made_a_checkpoint() -> None:
         ]
     )
     assert picture.spots[1].nodes == ["b", "a", "worker"]
+    sends = {("", "1"): ["tools", "tools"]}
+    pushed = [sent, sent._replace(task_id="task-3", path="~__pregel_push, 0000000001, 0000000000")]
+    assert picture_of([record("1", None, *pushed), record("2", "1")], sends).spots[1].nodes == ["tools ×2"]
     twice = [task("a", done=True), task("a", done=True)._replace(task_id="another")]
     assert picture_of([record("1", None, *twice), record("2", "1")]).spots[1].nodes == ["a ×2"]
     assert picture.spots[0].nodes == []
     (strip,) = picture.strips
     assert (strip.checkpoint_ns, strip.root, len(strip.spots)) == ("worker:task-2", 0, 1)
+
+
+def test_a_graph_of_branches() -> None:
+    """1 - 2 - 3 - 6, left for 4 from 1 and for 5 from 2."""
+    chain = [
+        record("6", "3"),
+        record("5", "2"),
+        record("4", "1"),
+        record("3", "2"),
+        record("2", "1"),
+        record("1", "gone"),
+    ]
+    drawn = [(sign, one and one.checkpoint_id) for sign, one in graph_of(chain)]
+    assert drawn == [
+        ("*", "6"),
+        ("| *", "5"),
+        ("| | *", "4"),
+        ("* | |", "3"),
+        ("|/  |", None),
+        ("*   |", "2"),
+        ("|__/", None),
+        ("*", "1"),
+    ]
+    assert graph_of([]) == []
 
 
 def test_parents_that_loop_or_are_gone() -> None:

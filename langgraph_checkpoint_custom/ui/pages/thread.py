@@ -13,9 +13,10 @@ from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
 from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, thread_counts
 from langgraph_checkpoint_custom.operations.sizes import MOST
 from langgraph_checkpoint_custom.tools.display import json_of, time_of
+from langgraph_checkpoint_custom.tools.timeline import lines_of, picture_of, sends_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import State, Store, parts_of
-from langgraph_checkpoint_custom.ui.timeline import as_json, picture_of
+from langgraph_checkpoint_custom.ui.timeline import as_json
 
 # Checkpoints in the list below the picture.
 LISTED = 50
@@ -87,10 +88,11 @@ def timeline(inspector: Inspector, request: Request) -> Response:
         raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint")
     shown = [one for one in records if not one.hidden] if request.query_params.get("hidden") != "1" else records
     more = counts.checkpoints > len(records)
-    picture = as_json(picture_of(shown), store.labels(thread_id), more=more)
+    picture = picture_of(shown, sends_of(store.saver, thread_id, shown))
+    drawn = as_json(picture, store.labels(thread_id), more=more)
     ids = {one.checkpoint_id for one in records}
     pruned = not more and any(one.parent_id not in ids for one in records if one.parent_id)
-    return Data({"state": state, **picture, "hidden": len(records) - len(shown), "pruned": pruned})
+    return Data({"state": state, **drawn, "hidden": len(records) - len(shown), "pruned": pruned})
 
 
 def checkpoints(inspector: Inspector, request: Request) -> Response:
@@ -98,10 +100,21 @@ def checkpoints(inspector: Inspector, request: Request) -> Response:
     store = inspector.store(request)
     thread_id = _asked(request)[0]
     before = request.query_params.get("before")
-    records = store.timeline(thread_id, before or AFTER_ALL, LISTED + 1)
-    rows = [{"record": one, "time": time_of(one.checkpoint_id)} for one in records[:LISTED]]
+    records = store.timeline(thread_id, before or AFTER_ALL, 2 * LISTED)  # Also the parents of those that are listed.
+    lines = lines_of(records, sends_of(store.saver, thread_id, records[:LISTED]), whole=before is None)
+    following = [*(one.record.checkpoint_id for one in lines[1:]), None]
+    rows = [
+        {
+            "line": one,
+            "record": one.record,
+            "time": time_of(one.record.checkpoint_id),
+            "parent": one.record.parent_id if one.record.parent_id != below else None,
+        }
+        for one, below in zip(lines[:LISTED], following, strict=False)
+    ]
     more = records[LISTED - 1].checkpoint_id if len(records) > LISTED else None
-    return inspector.page(request, "checkpoints.html", thread_id=thread_id, rows=rows, more=more)
+    labels = store.labels(thread_id)
+    return inspector.page(request, "checkpoints.html", thread_id=thread_id, rows=rows, more=more, labels=labels)
 
 
 def value(inspector: Inspector, request: Request) -> Response:

@@ -76,7 +76,7 @@ export class Timeline {
     };
     link(this.#points, this.#points);
     let row = Math.max(rows, 1);
-    let y = TOP + row * BRANCH;
+    let y = TOP + row * BRANCH + 10; // Below the number of subgraphs that are folded.
     for (const strip of strips) {
       const root = strip.root === null ? null : this.#points[strip.root];
       root?.under.push(strip);
@@ -320,7 +320,7 @@ export class Timeline {
     const classes = ["spot", ...(own.length || word(SOURCE) !== "input" ? own : ["input"])];
     const isChosen = point === this.#chosen;
     const step = spot[STEP] === null ? "" : String(spot[STEP]);
-    const time = spot[TIME] === null ? "" : new Date(spot[TIME]).toISOString().slice(0, 19).replace("T", " ");
+    const time = spot[TIME] === null ? "" : new Date(spot[TIME]).toLocaleString("sv", { timeZoneName: "short" });
     const said = [
       `step ${step}`, word(MADE) || word(SOURCE), time, ...own.map((name) => SAID[name]), ...spot[LABELS].map((name) => `label ${name}`),
       word(RUN) && `run ${word(RUN)}`, point.under.length ? `${point.under.length} subgraph calls, Enter shows them` : "",
@@ -340,13 +340,13 @@ export class Timeline {
       made.textContent = text;
       group.append(made);
     };
-    const short = (text) => {
-      const most = Math.floor(this.#width / 6.4);
+    const short = (text, letter = 6.4) => {
+      const most = Math.floor(this.#width / letter);
       return text.length > most ? `${text.slice(0, Math.max(1, most - 1))}…` : text;
     };
-    if (spot[LABELS].length && !point.strip) write("name", -17, this.#width >= NAMES ? short(spot[LABELS].join(", ")) : "⚑");
+    if (spot[LABELS].length && !point.strip) write("name", -17, this.#width >= NAMES ? short(spot[LABELS].join(", "), 7.4) : "⚑");
     else if (this.#width >= STEPS && !point.strip) write("step", -15, step);
-    if (this.#width >= NAMES && !point.strip) write("made", 23, short(word(MADE) || word(SOURCE)));
+    if (this.#width >= NAMES) write("made", point.strip ? 18 : 23, short(word(MADE) || word(SOURCE)));
     if (point.under.length && this.#width >= STEPS) {
       const isOpen = this.#all || this.#unfolded.has(spot[ID]);
       write("more", 36, `${isOpen ? "▾" : "▸"} ${point.under.length}`);
