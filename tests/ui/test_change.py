@@ -153,6 +153,8 @@ def test_an_interrupt_is_answered_with_the_applications_graph(saver: CheckpointS
     assert "Answer, as JSON" not in html
     pages = pages_of(saver, write=True, graph=graph)
     html = pages.page("/thread", thread="asks")
+    assert form_of(html, "answer") == form_of(pages.page("/inbox"), "answer")
+    assert "Pay 129.00 € back" in pages.page("/change", 200, **form_of(html, "answer"), answer="yes")
     assert confirmed(pages, html, "answer", answer="yes").status_code == 303
     for thread in threading.enumerate():
         if thread.name == "inspector-answer":

@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
-from langgraph_checkpoint_custom.model.keys import config_of
+from langgraph_checkpoint_custom.model.keys import Key, config_of
+from langgraph_checkpoint_custom.model.records import Question
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.ui.inspector import Inspector, link
 from langgraph_checkpoint_custom.ui.texts import marked
@@ -124,7 +125,14 @@ def ask(inspector: Inspector, request: Request) -> Response:
     """Ask once more."""
     name, action, fields = _asked(inspector, request, request.query_params)
     question = action.question.format_map({field: f"“{text}”" for field, text in fields.items()})
-    return inspector.page(request, "change.html", what=name, fields=fields, question=question, danger=action.danger)
+    asked: list[Question] = []
+    if action is ANSWER:
+        store = inspector.store(request)
+        newest = store.newest(fields["thread"])
+        questions = store.state(Key(newest.thread_id, newest.checkpoint_ns, newest.checkpoint_id)).questions
+        asked = [each for each in questions if each.id == fields["interrupt"]]
+    shown: dict[str, Any] = {"fields": fields, "question": question, "asked": asked, "danger": action.danger}
+    return inspector.page(request, "change.html", what=name, **shown)
 
 
 def change(inspector: Inspector, request: Request) -> Response:
