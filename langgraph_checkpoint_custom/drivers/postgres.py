@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
@@ -73,6 +73,8 @@ _COMMIT = Statement("commit", "COMMIT", ())
 # OS threads that decode, which holds the GIL for most of its time; and those that run calls in a loop in which psycopg
 # cannot wait: as many as there may be connections, and some for calls that wait for one.
 DECODERS, CALLERS = 2, 32
+# Seconds that asking the server to cancel a statement may take, as in psycopg.
+CANCELLING = 5.0
 
 
 class PostgresDriver:
@@ -139,6 +141,10 @@ class PostgresDriver:
         except psycopg.Error as raised:
             error = self._wrap(raised, connection, form.operation, [form.with_params(params)])
             error.__cause__ = raised
+        except BaseException:
+            if connection is not None:
+                _give_up(connection)
+            raise
         finally:
             if connection is not None:
                 source.putconn(connection)
@@ -495,19 +501,33 @@ async def _aanswer(connection: AsyncConnection[Any], session: Session | None, re
 
 @contextmanager
 def _sending(connection: AnyConnection) -> Iterator[None]:
-    """Disconnect if something interrupts the sending of a pipeline, which would wait for the server when it ends."""
+    """Give up if something interrupts the sending of a pipeline, which would wait for the server when it ends."""
     try:
         yield
     except psycopg.Error:
         raise
     except BaseException:
-        connection.pgconn.finish()
+        _give_up(connection)
         raise
 
 
+def _give_up(connection: AnyConnection) -> bool:
+    """Cancel what the server still does for an interrupted call, and disconnect; returns whether there was something.
+
+    psycopg has cancelled it if a task was cancelled, and after Ctrl-C, but not if a signal handler raised another
+    exception, or if the interrupt did not come while psycopg waited.
+    """
+    status = connection.pgconn.transaction_status
+    if connection.closed or not (connection.pgconn.pipeline_status or status == pq.TransactionStatus.ACTIVE):
+        return False
+    if isinstance(connection, Connection):
+        with suppress(psycopg.Error):
+            connection.cancel_safe(timeout=CANCELLING)
+    connection.pgconn.finish()
+    return True
+
+
 def _raise_interruption(connection: AnyConnection, error: BaseException) -> None:
-    """Disconnect if psycopg could not leave its pipeline, and raise what has interrupted it if that error hides it."""
-    if connection.pgconn.pipeline_status and not connection.closed:
-        connection.pgconn.finish()
-        if isinstance(error, psycopg.Error) and error.__context__ is not None:
-            raise error.__context__ from None
+    """Give up what was interrupted, and raise what has interrupted it if psycopg's error hides that."""
+    if _give_up(connection) and isinstance(error, psycopg.Error) and error.__context__ is not None:
+        raise error.__context__ from None

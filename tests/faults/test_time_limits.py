@@ -1,25 +1,34 @@
-"""An exception from a signal handler, such as a task queue's time limit, ends a waiting call and is not lost."""
+"""An interrupt, or an exception of a signal handler such as a task queue's time limit, ends a waiting call.
+
+The exception is not lost, and the server ends what it does for the call.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 SCRIPT = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 import psycopg
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config
 from langgraph_checkpoint_custom import PostgresSaver
+from langgraph_checkpoint_custom.drivers import postgres_sessions
+from tests.faults.workload import WAITING, without_check
 
 class Limit(Exception):
     pass
 
-def late(*_):
-    raise Limit
+url, when, what = sys.argv[1:]
+raised = {"limit": Limit, "interrupt": KeyboardInterrupt}[what]
+postgres_sessions._INSPECT = without_check(postgres_sessions._INSPECT)
 
-url, when = sys.argv[1:]
+def late(*_):
+    raise raised
+
 signal.signal(signal.SIGUSR1, late)
 saver = PostgresSaver(url)
 large = generate_checkpoint(channel_values={"a": ["large " * 4000]}, channel_versions={"a": "1"})
@@ -45,8 +54,7 @@ execute = psycopg.Cursor.execute
 with psycopg.connect(url) as other, psycopg.connect(url, autocommit=True) as watcher:
 
     def interrupt():
-        waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        while not watcher.execute(waiting).fetchall():
+        while not watcher.execute(WAITING).fetchall():
             pass
         os.kill(os.getpid(), signal.SIGUSR1)
 
@@ -57,19 +65,26 @@ with psycopg.connect(url) as other, psycopg.connect(url, autocommit=True) as wat
             interrupt()
         return found
 
+    if when == "while it waits":  # One statement, with no lock.
+        calls["get_tuple"] = lambda: saver.get_tuple(generate_config("get_tuple"))
     for name, call in calls.items():
         lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, hashtextextended('langgraph_checkpoint', 0)))"
         other.execute(lock, [name])
+        if name == "get_tuple":
+            other.execute("LOCK TABLE langgraph_checkpoint.checkpoints IN ACCESS EXCLUSIVE MODE")
         if when == "while it waits":
             threading.Thread(target=interrupt).start()
         else:
             psycopg.Cursor.execute = interrupted
         try:
             print(name, "returned", call())
-        except Limit:
+        except raised:
             print(name, "ended")
         finally:
             psycopg.Cursor.execute = execute
+        until = time.monotonic() + 120
+        while watcher.execute(WAITING).fetchall():
+            assert time.monotonic() < until, f"{name} goes on in the server"
         other.rollback()
 saver.delete_thread("source")
 saver.close()
@@ -79,10 +94,11 @@ saver.close()
 NAMES = ("put", "prune", "delete_thread", "delete_for_runs", "label", "copy_thread", "claim")
 
 
+@pytest.mark.parametrize("what", ["limit", "interrupt"])
 @pytest.mark.parametrize("when", ["while it waits", "while it sends"])
-def test_a_time_limit_ends_a_call_that_waits(postgres_url: str, when: str) -> None:
-    """Each call of a saver that goes on."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, postgres_url, when], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout.split("\n")) == (0, [*(f"{name} ended" for name in NAMES), ""]), done.stderr
+def test_an_interrupt_ends_a_call_that_waits(postgres_url: str, when: str, what: str) -> None:
+    """Each call of a saver that goes on. Nobody but the client tells the server that the call was given up."""
+    command = [sys.executable, "-c", SCRIPT, postgres_url, when, what]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+    names = (*NAMES, "get_tuple") if when == "while it waits" else NAMES
+    assert (done.returncode, done.stdout.split("\n")) == (0, [*(f"{name} ended" for name in names), ""]), done.stderr

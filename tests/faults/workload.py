@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from langgraph_checkpoint_custom.drivers.postgres_sessions import SILENCE
 from tests.behaviour.helpers import config, get, metadata, put
 from tests.stores import Client
 
@@ -18,6 +19,13 @@ SESSIONS = (
     " AND pid <> pg_backend_pid()"
 )
 WAITING = f"SELECT pid{SESSIONS} AND wait_event_type = 'Lock'"
+
+
+def without_check(inspect: str) -> str:
+    """What is sent to a new session, without the setting by which the server itself looks for clients that are gone."""
+    setting = f"'client_connection_check_interval', '{SILENCE // 6}s'"
+    assert setting in inspect
+    return inspect.replace(setting, "'client_connection_check_interval', '0'")
 
 
 def set_for_database(watcher: psycopg.Connection[Any], **settings: str) -> None:
