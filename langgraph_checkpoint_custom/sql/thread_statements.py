@@ -199,10 +199,10 @@ class ThreadStatements(Statements):
         For a fork, `start` has the id of the checkpoint that it starts from, and its new metadata. A copy has no
         `start`, but all labels.
         """
-        texts = {"source_json": canonical(source), "target_json": canonical(target)}
+        params = {"target": target, "source_json": canonical(source), "target_json": canonical(target)}
         return self._send(
-            *self._of_keys("copy_checkpoints", source, copies.checkpoints, target=target, **texts),
-            *self._of_keys("hide_checkpoints", target, copies.hidden),
+            *self._of_keys("copy_checkpoints", source, copies.checkpoints - copies.hidden, hidden=False, **params),
+            *self._of_keys("copy_checkpoints", source, copies.hidden, hidden=True, **params),
             *self._of_keys("cut_parents", target, copies.cut),
             *self._of_keys("copy_blobs", source, blobs, target=target),
             *self._of_keys("copy_writes", source, copies.written, target=target),

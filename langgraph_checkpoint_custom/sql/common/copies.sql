@@ -37,7 +37,7 @@ INSERT INTO langgraph_checkpoint.checkpoints (
 )
 SELECT
     -- include: copied_columns
-    , %(target)s, parent_id, hidden, metadata_type, metadata,
+    , %(target)s, parent_id, hidden OR %(hidden)s, metadata_type, metadata,
     -- include: filter_for_target
 FROM langgraph_checkpoint.checkpoints
 -- include: of_checkpoints
