@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -57,11 +57,15 @@ class OutlineRow(NamedTuple):
         """The channels that have a value here."""
         return _populated(self.inline_channels, self.blob_channels)
 
-    def blobs(self) -> Iterator[BlobPlace]:
-        """The blobs that the checkpoint names."""
-        if self.blob_channels != "[]":
-            for channel, version in zip(_names(self.blob_channels), _decoded(self.blob_versions), strict=True):
-                yield self.checkpoint_ns, channel, version
+
+def blobs_of(rows: Iterable[OutlineRow]) -> set[BlobPlace]:
+    """Return the blobs that checkpoints name."""
+    lists = {(row.checkpoint_ns, row.blob_channels, row.blob_versions) for row in rows}  # Fewer than rows, mostly.
+    return {
+        (checkpoint_ns, channel, version)
+        for checkpoint_ns, channels, versions in lists
+        for channel, version in zip(_names(channels), _decoded(versions), strict=True)
+    }
 
 
 _DECODER = json.JSONDecoder()
@@ -101,10 +105,10 @@ class Outline:
         self.rows: dict[Place, OutlineRow] = {}
         self.namespaces: dict[str, list[OutlineRow]] = {}
         self._delta_channels: dict[str, frozenset[str]] = {}
-        shared: dict[Any, Any] = {}
+        share = dict[Any, Any]().setdefault
         for cells in rows:  # An id is also the parent's or root's of other rows, and most lists are equal.
-            row = OutlineRow._make([shared.setdefault(cell, cell) for cell in cells])
-            self.rows[row.place] = row
+            row = OutlineRow._make([share(cell, cell) for cell in cells])
+            self.rows[row[:2]] = row
             self.namespaces.setdefault(row.checkpoint_ns, []).append(row)
 
     def visible(self, checkpoint_ns: str) -> list[str]:
@@ -260,7 +264,7 @@ class Removal:
         self.hidden = {place for place in chosen & retained if not self._rows[place].hidden}
         self.cut = {place for place in self._rows.keys() - self.gone if self._is_cut(self._rows[place])}
         self.labels = sorted(name for name, place in outline.labels.items() if place in chosen)
-        blobs = {blob for place in self.gone for blob in self._rows[place].blobs()}
+        blobs = blobs_of(map(self._rows.__getitem__, self.gone))
         self.blobs = blobs - self.remaining_blobs({blob[:2] for blob in blobs})
 
     def _is_cut(self, row: OutlineRow) -> bool:
@@ -273,7 +277,7 @@ class Removal:
         """Return the blobs that remaining checkpoints name, of these namespaces and channels."""
         namespaces = {checkpoint_ns for checkpoint_ns, _ in channels}
         remaining = (row for name in namespaces for row in self._outline.namespaces[name] if row.place not in self.gone)
-        return {blob for row in remaining for blob in row.blobs() if blob[:2] in channels}
+        return {blob for blob in blobs_of(remaining) if blob[:2] in channels}
 
     def found(self, place: Place) -> bool:
         """Whether there was a checkpoint that was not hidden."""
@@ -349,7 +353,7 @@ class Copies:
 def everything(outline: Outline) -> Copies:
     """Return what a copy of a complete thread has."""
     places = outline.rows.keys()
-    return Copies(places, places, {blob for row in outline.rows.values() for blob in row.blobs()})
+    return Copies(places, places, blobs_of(outline.rows.values()))
 
 
 def branch(outline: Outline, checkpoint_id: str) -> Copies:
@@ -379,5 +383,4 @@ def branch(outline: Outline, checkpoint_id: str) -> Copies:
 
     rows = [along.rows[place] for place in copied]
     cut = {row.place for row in rows if row.parent_id is not None and is_cut(row)}
-    blobs = {blob for row in rows for blob in row.blobs()}
-    return Copies(copied, copied if is_open else hidden, blobs, hidden, cut, is_open)
+    return Copies(copied, copied if is_open else hidden, blobs_of(rows), hidden, cut, is_open)

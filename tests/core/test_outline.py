@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from random import Random
 
 from hypothesis import given, settings
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from langgraph_checkpoint_custom.model.outline import (
     FORMAT_WITH_SENDS,
     SENDS,
+    BlobPlace,
     Outline,
     OutlineRow,
     Place,
@@ -29,6 +30,14 @@ from tests.model.random_threads import RUNS, random_thread
 # A seed makes a thread in a tenth of the time in which Hypothesis would choose each of its rows.
 randoms = st.integers(0, 1_000_000).map(Random)
 many = settings(deadline=None, max_examples=300)
+
+
+def named(rows: Iterable[OutlineRow]) -> set[BlobPlace]:
+    return {
+        (row.checkpoint_ns, *blob)
+        for row in rows
+        for blob in zip(json.loads(row.blob_channels), json.loads(row.blob_versions), strict=True)
+    }
 
 
 def choices(outline: Outline, random: Random) -> list[Set[Place]]:
@@ -250,10 +259,10 @@ def test_blobs_go_with_the_last_checkpoint_that_names_them(random: Random) -> No
     outline = random_thread(random).outline()
     for chosen in choices(outline, random):
         removal = Removal(outline, chosen)
-        named = {blob for row in after(outline, removal).rows.values() for blob in row.blobs()}
-        assert removal.blobs == {blob for row in outline.rows.values() for blob in row.blobs()} - named
-        channels = {blob[:2] for blob in named if random.random() < 0.5}
-        assert removal.remaining_blobs(channels) == {blob for blob in named if blob[:2] in channels}
+        left = named(after(outline, removal).rows.values())
+        assert removal.blobs == named(outline.rows.values()) - left
+        channels = {blob[:2] for blob in left if random.random() < 0.5}
+        assert removal.remaining_blobs(channels) == {blob for blob in left if blob[:2] in channels}
 
 
 @many
@@ -346,7 +355,7 @@ def test_a_fork_has_what_a_run_goes_on_from_and_what_that_needs(random: Random) 
         needed = needed_by(along, [along.rows[head] for head in heads])
         assert copies.hidden == (needed & outline.rows.keys()) - heads
         assert copies.written == (copies.checkpoints if is_newest else copies.hidden)
-        assert copies.blobs == {blob for row in along.rows.values() for blob in row.blobs()}
+        assert copies.blobs == named(along.rows.values())
         for place, row in along.rows.items():
             ends = parent_of(row) not in (copies.checkpoints if place in heads else outline.rows)
             is_cut = ends and row.parent_id is not None and (place in heads or not row.hidden)
@@ -359,6 +368,6 @@ def test_a_copy_has_everything(random: Random) -> None:
     outline = random_thread(random).outline()
     copies = everything(outline)
     assert copies.checkpoints == copies.written == set(outline.rows)
-    assert copies.blobs == {blob for row in outline.rows.values() for blob in row.blobs()}
+    assert copies.blobs == named(outline.rows.values())
     assert not copies.hidden | copies.cut
     assert copies.is_open
