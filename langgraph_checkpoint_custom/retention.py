@@ -23,6 +23,7 @@ from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, flag
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.delete import delete_idle, prune_thread
+from langgraph_checkpoint_custom.operations.free_pages import give_back_pages
 from langgraph_checkpoint_custom.operations.leases import release_claim, renew_claim, take_claim
 from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, thread_exists, threads_page
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
@@ -127,6 +128,8 @@ def sweep_operations(
     all_of_them = Swept()
     for each in (yield from dialects_of_tenants(d, tenants)):
         all_of_them.add((yield from _sweep(each, codec, keep, now, dry_run=dry_run)))
+    while not dry_run and (yield give_back_pages(d)):
+        pass
     return all_of_them
 
 

@@ -24,6 +24,7 @@ from langgraph_checkpoint_custom.cli import (
     sweeping,
     tables,
     trying,
+    vacuuming,
 )
 from langgraph_checkpoint_custom.cli.common import PROGRAM, Declined
 from langgraph_checkpoint_custom.cli.output import complain, decline, logs_as_notes, say, show_bug, show_source
@@ -44,7 +45,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Start": ("demo", "setup"),
     "Look": ("threads", "failures", "show", "history", "diff", "interrupts", "labels", "tenants", "ui"),
     "Change": ("label", "unlabel", "copy", "fork", "rollback"),
-    "Clean up": ("prune", "delete", "sweep"),
+    "Clean up": ("prune", "delete", "sweep", "vacuum"),
     "Check": ("verify", "doctor", "stats", "types"),
     "Move": ("export", "import", "migrate", "rekey", "schema"),
 }
@@ -75,7 +76,7 @@ app = typer.Typer(
     # The help is as wide as the terminal; click's own limit is 80 columns.
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1_000},
 )
-for _group in (trying, tables, inspecting, reading, states, counting, health, changing, sweeping, moving):
+for _group in (trying, tables, inspecting, reading, states, counting, health, changing, sweeping, vacuuming, moving):
     app.add_typer(_group.commands)
 
 

@@ -49,6 +49,11 @@ class SqliteDriver:
         self._writes = CallQueue(1, "checkpoint-write", self._store)
         self._reads = CallQueue(1 if self._connections.shared else READERS, "checkpoint-read", _run_each)
 
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self._connections.path
+
     def before_fork(self) -> None:
         """Close the file."""
         self._connections.before_fork()
@@ -109,6 +114,10 @@ class SqliteDriver:
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""
         return await run_aside(self._reads.workers, request.work)
+
+    def vacuum(self) -> None:
+        """Rewrite the file without free pages. From then on, it can give them back in steps."""
+        self._connections.writing("vacuum", time.monotonic(), _vacuum)
 
     def close(self) -> None:
         """Wait for running operations and close every connection."""
@@ -178,6 +187,12 @@ class SqliteDriver:
         finally:
             if connection.in_transaction:
                 connection.rollback()
+
+
+def _vacuum(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # Until then, the pages are in the WAL file, too.
 
 
 def _run_each(calls: Sequence[Call[Any]]) -> None:

@@ -362,6 +362,8 @@ class SqliteConnections:
         """Migrate the file. Its journal mode is set after that, because the file may be another program's."""
         try:
             if not self._is_current(connection):
+                if not self._in_memory and not self._of_caller:
+                    _give_back_pages(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 drive(self._setup, lambda request: reply(connection, request))
                 connection.execute("COMMIT")
@@ -462,6 +464,13 @@ def _location(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _give_back_pages(connection: sqlite3.Connection) -> None:
+    """Have a new file give back free pages in steps; a file with data stays as it is."""
+    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
+    if not pages:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
 
 
 def reply(connection: sqlite3.Connection, request: RoundTrip | Offload) -> Any:

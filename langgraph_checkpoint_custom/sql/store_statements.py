@@ -58,6 +58,14 @@ class StoreStatements(Statements):
         tables = "checkpoints", "blobs", "labels", "writes"
         return self._send(*(self.statement(f"doctor_{table}", **within._asdict()) for table in tables))
 
+    def select_free_pages(self) -> RoundTrip | None:
+        """Read the numbers of all and of free pages; no row if `give_back_pages` does nothing. None on PostgreSQL."""
+        return self.ask("free_pages") if "free_pages" in self._texts else None
+
+    def give_back_pages(self, number: int) -> RoundTrip:
+        """Give this number of free pages of a SQLite file back to the file system."""
+        return self._send(*[self.statement("give_back_page")] * number)
+
     # Moving
 
     def select_checkpoint_ids(self, thread_ids: Sequence[str]) -> RoundTrip:

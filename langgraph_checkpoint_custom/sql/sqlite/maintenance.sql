@@ -26,6 +26,17 @@ SELECT type || ' ' || CASE type WHEN 'view' THEN replace(replace(sql, char(10), 
 FROM sqlite_schema WHERE type IN ('view', 'trigger')
 ORDER BY 1
 
+-- name: free_pages
+-- How many pages a file has, and how many of these are free; no row if it cannot give them back in steps.
+-- PostgreSQL has autovacuum.
+SELECT p.page_count, f.freelist_count
+FROM pragma_page_count AS p CROSS JOIN pragma_freelist_count AS f CROSS JOIN pragma_auto_vacuum AS a
+WHERE a.auto_vacuum = 2
+
+-- name: give_back_page
+-- As free_pages. More than one page would need a step for each, and sqlite3 of Python 3.11 makes only the first.
+PRAGMA incremental_vacuum(1)
+
 -- name: doctor_bloat
 -- differs: pages with data, and free pages, which VACUUM removes from the file.
 SELECT 'file', p.page_count - f.freelist_count, f.freelist_count
