@@ -117,7 +117,7 @@ class SqliteDriver:
 
     def vacuum(self) -> None:
         """Rewrite the file without free pages. From then on, it can give them back in steps."""
-        self._connections.writing("vacuum", time.monotonic(), _vacuum)
+        self._connections.writing("vacuum", time.monotonic(), self._vacuum)
 
     def close(self) -> None:
         """Wait for running operations and close every connection."""
@@ -137,9 +137,14 @@ class SqliteDriver:
 
     def _fetch(self, connection: sqlite3.Connection, form: Form, params: Sequence[Any]) -> list[Row]:
         try:
-            return connection.execute(form.sql, params).fetchall()
+            return self._connections.take(connection, form.sql, params).fetchall()
         except (sqlite3.Error, OverflowError) as error:
             raise self._connections.wrap(error, form.operation, form.name) from error
+
+    def _vacuum(self, connection: sqlite3.Connection) -> None:
+        self._connections.take(connection, "PRAGMA auto_vacuum = INCREMENTAL")
+        self._connections.take(connection, "VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # Until then, the WAL file has the pages, too.
 
     def _answer(self, connection: sqlite3.Connection, op: Operation[T]) -> T:
         """Run an operation in a transaction that has begun."""
@@ -156,7 +161,7 @@ class SqliteDriver:
     def _transaction(self, connection: sqlite3.Connection, op: Operation[T]) -> T:
         """Run an operation as a transaction."""
         try:
-            connection.execute("BEGIN" if op.access in READS else "BEGIN IMMEDIATE")
+            self._connections.take(connection, "BEGIN" if op.access in READS else "BEGIN IMMEDIATE")
             result = self._answer(connection, op)
             connection.execute("COMMIT")
             return result
@@ -180,19 +185,13 @@ class SqliteDriver:
 
     def _together(self, connection: sqlite3.Connection, calls: Sequence[Call[Any]]) -> None:
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            self._connections.take(connection, "BEGIN IMMEDIATE")
             for call in calls:
                 _run_in_savepoint(connection, call)
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:
                 connection.rollback()
-
-
-def _vacuum(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("VACUUM")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # Until then, the pages are in the WAL file, too.
 
 
 def _run_each(calls: Sequence[Call[Any]]) -> None:

@@ -17,9 +17,10 @@ import itertools
 import math
 import os
 import sqlite3
+import sys
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from contextlib import closing, suppress
 from copy import copy
 from typing import Any, TypeVar, cast
@@ -56,6 +57,9 @@ LONGEST_WAIT = 2_147_483.0
 OLDEST = (3, 38, 0)  # 3.37 introduced STRICT tables, 3.38 the operator ->>.
 # Maximum number of idle connections for reads; each has two open files.
 IDLE = 32
+# Milliseconds that SQLite waits for the file before a call looks again. Its pauses grow to 100 ms, so a call would wait
+# seconds for a process that writes again and again, such as one that sweeps.
+IMPATIENCE = 5
 # Seconds between two looks at the path of the open file: a look takes as long as a tenth of a small put.
 LOOK = 0.1
 # How often opening is tried after the errors in `UNSETTLED`: half a second in all, because a broken disk stays broken.
@@ -181,6 +185,10 @@ class SqliteConnections:
         finally:
             self.reads.discard(this)
 
+    def take(self, connection: sqlite3.Connection, sql: str, params: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Execute the statement that takes the file, as soon as another process gives it free: for `busy_timeout`."""
+        return self._retry(lambda: connection.execute(sql, params), BUSY, pause=0)
+
     def check_not_within(self) -> None:
         """Raise a ConfigError if this OS thread has the lock, as in a signal handler: no part of the outer call."""
         if self.owner == threading.get_ident():
@@ -303,6 +311,8 @@ class SqliteConnections:
         try:
             writer = self._retry(self._open, UNSETTLED, OPENINGS)
             self._location = None if self._in_memory else _location(self.path)
+            if not self.shared and sys.version_info >= (3, 11):  # Otherwise `take` does not learn why it failed.
+                writer.execute(f"PRAGMA busy_timeout = {min(IMPATIENCE, int(self._busy_timeout * 1000))}")
             self.writer = writer
         finally:
             self.reads.discard(self)
@@ -418,8 +428,10 @@ class SqliteConnections:
             connection.execute("ROLLBACK")
         return True
 
-    def _retry(self, attempt: Callable[[], T], codes: Container[int | None], most: float = math.inf) -> T:
-        """Retry for `busy_timeout` while the attempt fails with one of these result codes."""
+    def _retry(
+        self, attempt: Callable[[], T], codes: Container[int | None], most: float = math.inf, *, pause: float = 0.01
+    ) -> T:
+        """Retry for `busy_timeout`, with growing pauses, while the attempt fails with one of these result codes."""
         started = time.monotonic()
         for failed in itertools.count(1):
             try:
@@ -428,7 +440,7 @@ class SqliteConnections:
                 elapsed = time.monotonic() - started
                 if code_of(error) not in codes or elapsed > self._busy_timeout or failed >= most:
                     raise
-            time.sleep(min(0.01 * failed, 0.25))  # SQLite does not say when the other process is done.
+            time.sleep(min(pause * failed, 0.25))  # SQLite does not say when the other process is done.
         raise AssertionError
 
     # Errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -148,13 +149,16 @@ async def test_many_calls_wait_for_another_process_once(path: Path, api: str, mo
     monkeypatch.setattr(sqlite_group_commit, "MOST", 5)
     waits: list[str] = []
 
-    def note(sql: str) -> None:
-        if sql == "BEGIN IMMEDIATE" or (sql.startswith("INSERT") and not writer(saver).in_transaction):
-            waits.append(sql)
-
     with SqliteSaver(path, busy_timeout=2) as saver:
         saver.setup()
-        writer(saver).set_trace_callback(note)
+        connections = driver_of(saver)._connections
+        take = connections.take
+
+        def noted(connection: sqlite3.Connection, sql: str, params: Sequence[Any] = ()) -> sqlite3.Cursor:
+            waits.append(sql)
+            return take(connection, sql, params)
+
+        monkeypatch.setattr(connections, "take", noted)
         with locked(path):
             work = [put(f"t {number}") for number in range(40)]
             if api == "async":
