@@ -51,7 +51,6 @@ LONG = {
     "faults/test_cuts.py::test_tables_are_created_once_wherever_the_connection_is_cut": "a setup for each round trip",
     "faults/test_full_disk.py": "a server on a disk of its own",
     "faults/test_secrets.py": "each way to fail, with all retries",
-    "graphs/test_scenarios.py::test_another_process_continues_a_thread_as_in_memory": "a process for each graph",
     "migrations/test_two_versions.py": "another version of the package in a process of its own",
     "model/test_state_machine.py": "random sequences of operations",
     "moving/test_killed.py": "processes that are killed in the middle of a move",
@@ -69,10 +68,9 @@ LONG = {
 SAMPLED = {
     "behaviour/test_interrupted_reads.py": 16,
     "behaviour/test_loops_without_sockets.py": 4,
-    "drivers/test_ends.py": 3,
     "migrations/test_two_versions.py": 2,
     "plans/test_deletions.py": 2,
-    "races/test_changed_rows.py": 3,
+    "races/test_changed_rows.py": 2,
     "races/test_pairs.py": 6,
 }
 
@@ -109,10 +107,10 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["full"] = _is_full(node.config)
 
 
-# Tests of what sync and async calls do in different ways always run both.
-BOTH_APIS = "drivers/"
 # These use the saver's methods, which the other folders test on both databases. Without --full, each test runs on one.
 ONE_DATABASE = "adapters/", "cli/", "graphs/", "moving/", "server/", "ui/test_browser", "upstream/"
+# Of what each test of a folder chooses one, without --full.
+ALTERNATIVES = [(APIS, ("",)), (BACKENDS, ONE_DATABASE)]
 
 
 def _path(item: pytest.Item) -> str:
@@ -131,11 +129,9 @@ def _is_quick(item: pytest.Item) -> bool:
     chance = item.config.getoption("--variants")
     path = _path(item)
     name, _, parameters = item.name.partition("[")
-    choices = [APIS] if not path.startswith(BOTH_APIS) else []
-    choices += [BACKENDS] if path.startswith(ONE_DATABASE) else []
-    for choice in choices:
+    for choice, folders in ALTERNATIVES:
         found = re.search(rf"\b({'|'.join(choice)})\b", parameters)
-        if found:
+        if found and path.startswith(folders):
             # The other parameters decide which one runs, so that each runs an equal part of the tests.
             parameters = parameters[: found.start()] + parameters[found.end() :]
             if found[1] != choice[crc32(f"{chance}{path}{name}{parameters}".encode()) % len(choice)]:
@@ -160,7 +156,7 @@ ON_A_CLUSTER = (
 )  # fmt: skip
 # The fixtures with a database that has distributed tables if the tests run on a cluster.
 DATABASES = {
-    "store", "own_store", "shared_store", "postgres_url", "server", "pair", "cluster_urls", "spare_cluster_urls",
+    "store", "own_store", "postgres_url", "own_postgres_url", "server", "pair", "cluster_urls", "spare_cluster_urls",
 }  # fmt: skip
 
 
@@ -315,7 +311,7 @@ def postgres_template(postgres_dsn: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres_url(request: pytest.FixtureRequest, is_citus: bool) -> Iterator[str]:
+def own_postgres_url(request: pytest.FixtureRequest, is_citus: bool) -> Iterator[str]:
     """A separate database for the test, with the tables."""
     if is_citus:
         urls = request.getfixturevalue("spare_cluster_urls")
@@ -384,19 +380,27 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
         return Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
-    url = request.getfixturevalue("shared_postgres_url")
+    url = request.getfixturevalue("postgres_url")
     is_citus = request.getfixturevalue("is_citus")
+    return Store("postgres", a_server(request, request.getfixturevalue("cluster_urls")) if is_citus else url)
+
+
+@pytest.fixture
+def postgres_url(request: pytest.FixtureRequest, shared_postgres_url: str, is_citus: bool) -> str:
+    """An empty database with the tables, which the test must not change; its settings are reset for the next test."""
     if is_citus:
         citus.end_sessions(request.getfixturevalue("cluster_urls"))
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
         if not is_citus:
             connection.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
+            database = sql.Identifier(connection.info.dbname)
+            connection.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(database))
         tables = ("checkpoints", "blobs", "writes", "claims", "labels")
         connection.execute("TRUNCATE " + ", ".join(f"langgraph_checkpoint.{table}" for table in tables))
-    return Store("postgres", a_server(request, request.getfixturevalue("cluster_urls")) if is_citus else url)
+    return shared_postgres_url
 
 
 @pytest.fixture(params=BACKENDS)
@@ -405,7 +409,7 @@ def own_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]
     if request.param == "sqlite":
         found = Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     else:
-        found = Store("postgres", request.getfixturevalue("postgres_url"))
+        found = Store("postgres", request.getfixturevalue("own_postgres_url"))
     yield found
     check_what_is_left(request, found)
 

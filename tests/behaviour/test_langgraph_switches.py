@@ -248,7 +248,7 @@ def official(client: Client, request: pytest.FixtureRequest) -> Iterator[Client]
         with OfficialSqliteSaver.from_conn_string(":memory:") as saver:
             yield Client(saver, "sync")
     else:
-        with OfficialPostgresSaver.from_conn_string(request.getfixturevalue("postgres_url")) as saver:
+        with OfficialPostgresSaver.from_conn_string(request.getfixturevalue("own_postgres_url")) as saver:
             saver.setup()
             yield Client(saver, "sync")
 

@@ -177,11 +177,15 @@ match sys.argv[2]:
         use("1")
         asyncio.run(ause("2"))
         sys.exit(3)
+    case "daemon":  # A loop that still runs when the process ends, as in servers.
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+        asyncio.run_coroutine_threadsafe(ause("1"), loop).result()
 print("done")
 """
 
 
-@pytest.mark.parametrize("way", ["both", "burst", "error"])
+@pytest.mark.parametrize("way", ["both", "burst", "error", "daemon"])
 def test_a_saver_that_is_never_closed_neither_keeps_the_process_alive_nor_warns(store: Store, way: str) -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, store.url, way]
     result = subprocess.run(command, capture_output=True, text=True, timeout=150, cwd=Path(__file__).parents[2])
@@ -191,7 +195,7 @@ def test_a_saver_that_is_never_closed_neither_keeps_the_process_alive_nor_warns(
     assert lines == []
     assert (result.stdout, result.returncode) == (("", 3) if way == "error" else ("done\n", 0))
     with store.open() as saver:
-        stored = {"both": 4, "burst": 0, "error": 2}[way]
+        stored = {"both": 4, "burst": 0, "error": 2, "daemon": 1}[way]
         assert len(list(saver.list(config(way)))) == stored
 
 

@@ -115,9 +115,9 @@ async def test_a_hidden_parent_keeps_its_own_pending_sends(client: Client) -> No
 
 
 @pytest.fixture
-def official(postgres_url: str) -> Iterator[OfficialPostgresSaver]:
+def official(own_postgres_url: str) -> Iterator[OfficialPostgresSaver]:
     """LangGraph's own saver, whose tables are in another schema."""
-    with psycopg.connect(postgres_url, autocommit=True, row_factory=dict_row) as connection:
+    with psycopg.connect(own_postgres_url, autocommit=True, row_factory=dict_row) as connection:
         saver = OfficialPostgresSaver(connection)
         saver.setup()
         yield saver

@@ -84,9 +84,9 @@ def test_searchable_keys_are_no_drift(own_cli: Cli) -> None:
     assert "searchable_" not in own_cli("schema")
 
 
-def test_a_policy_that_was_weakened_is_drift(postgres_url: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHECKPOINT_URL", postgres_url)
-    with psycopg.connect(postgres_url) as server:
+def test_a_policy_that_was_weakened_is_drift(own_postgres_url: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECKPOINT_URL", own_postgres_url)
+    with psycopg.connect(own_postgres_url) as server:
         server.execute("ALTER POLICY tenants ON langgraph_checkpoint.writes USING (true)")
         server.execute("ALTER TABLE langgraph_checkpoint.blobs DISABLE ROW LEVEL SECURITY")
         body = "RETURNS text LANGUAGE sql STABLE RETURN 'all'"

@@ -32,17 +32,17 @@ LONG = [{"number": number, "text": f"{number} " * 50} for number in range(200)] 
 
 
 @pytest.fixture
-def url(postgres_url: str, is_citus: bool) -> Iterator[str]:
+def url(own_postgres_url: str, is_citus: bool) -> Iterator[str]:
     if is_citus:
         pytest.skip("the other tests run on distributed tables")
-    with psycopg.connect(postgres_url, autocommit=True) as server:
+    with psycopg.connect(own_postgres_url, autocommit=True) as server:
         server.execute(
             "CREATE FUNCTION citus_truncate_trigger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
             "CREATE TRIGGER truncated AFTER TRUNCATE ON langgraph_checkpoint.checkpoints"
             " EXECUTE FUNCTION citus_truncate_trigger()"
         )
-    yield postgres_url
-    check_invariants(Store("postgres", postgres_url))
+    yield own_postgres_url
+    check_invariants(Store("postgres", own_postgres_url))
 
 
 def test_no_statement_is_chosen_before_it_is_known_how_the_tables_are_laid_out(url: str) -> None:

@@ -40,16 +40,16 @@ BROKEN: dict[str, tuple[str, Callable[[Client, str], Awaitable[Any]]]] = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-async def test_a_call_that_fails_does_not_affect_its_batch(postgres_url: str, what: str) -> None:
+async def test_a_call_that_fails_does_not_affect_its_batch(own_postgres_url: str, what: str) -> None:
     table, call = BROKEN[what]
-    with psycopg.connect(postgres_url, autocommit=True) as watcher:
+    with psycopg.connect(own_postgres_url, autocommit=True) as watcher:
         watcher.execute(f"ALTER TABLE langgraph_checkpoint.{table} ADD CONSTRAINT no CHECK (thread_id <> 't3')")
-        async with with_few(postgres_url) as saver:
+        async with with_few(own_postgres_url) as saver:
             client = Client(saver, "async")
             threads = [f"t{number}" for number in range(8)]
             async with in_one_batch(
                 client,
-                postgres_url,
+                own_postgres_url,
                 lambda n: call(client, f"first {n}"),
                 [partial(call, client, thread) for thread in threads],
             ) as calls:

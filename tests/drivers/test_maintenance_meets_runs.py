@@ -118,28 +118,6 @@ MAINTENANCE: dict[str, Callable[[CheckpointSaver], None]] = {
 }
 
 
-@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-@pytest.mark.parametrize("source", ["url", "connection"])
-@pytest.mark.parametrize("name", MAINTENANCE)
-def test_a_deletion_sees_concurrent_commits_at_any_isolation_level(
-    postgres_url: str, level: str, source: str, name: str
-) -> None:
-    """A higher level, set for the database or role, would give it the snapshot from before it waited."""
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
-        owner.execute(f"ALTER DATABASE {owner.info.dbname} SET default_transaction_isolation = '{level}'")
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        saver = PostgresSaver(postgres_url if source == "url" else connection)
-        configs = fill(saver, delta=False)
-        with held_open(postgres_url) as other:
-            stored = fork(other, configs[1], delta=False)
-            maintenance = ConcurrentCall(lambda: MAINTENANCE[name](saver))
-            maintenance.wait_until_blocked(postgres_url)
-        maintenance.join()
-        assert (saver.get_tuple(stored) is None) == (name == "delete_thread")
-        complete(saver)
-        saver.close()
-
-
 @pytest.mark.parametrize("delta", [False, True])
 def test_a_step_after_one_that_a_deletion_waited_for_waits_for_the_deletion(postgres_url: str, delta: bool) -> None:
     """The deletion could not lock that row, which was stored after the deletion had begun."""
@@ -238,41 +216,21 @@ def test_a_step_that_needs_its_parent_waits_for_who_holds_the_lock_of_the_thread
 
 
 @pytest.mark.parametrize("name", MAINTENANCE)
-def test_a_thread_with_the_same_id_in_another_schema_does_not_wait(postgres_url: str, name: str) -> None:
+def test_a_thread_with_the_same_id_in_another_schema_does_not_wait(own_postgres_url: str, name: str) -> None:
     """Not even while a deletion in the first schema holds the thread's lock exclusively."""
     with (
-        PostgresSaver(postgres_url) as saver,
-        psycopg.connect(postgres_url, autocommit=True, options="-c lock_timeout=150s") as connection,
+        PostgresSaver(own_postgres_url) as saver,
+        psycopg.connect(own_postgres_url, autocommit=True, options="-c lock_timeout=150s") as connection,
     ):
         fill(saver, delta=False)
         another = PostgresSaver(connection, schema="another")
         another.setup()
         configs = fill(another, delta=False)
-        with held_open(postgres_url) as other:
+        with held_open(own_postgres_url) as other:
             MAINTENANCE[name](other)
             fork(another, configs[1], delta=False)
             complete(another)
             MAINTENANCE[name](another)
-
-
-def test_writes_that_are_stored_in_a_thread_during_a_copy_to_it_come_after_the_copy(postgres_url: str) -> None:
-    """If both have a write with the same key, the copied one remains, or a special one is replaced."""
-    with PostgresSaver(postgres_url) as saver:
-        fill(saver, delta=False)
-        saver.copy_thread("t", "copy")
-        newest = saver.get_tuple(generate_config("copy"))
-        assert newest is not None
-        there = newest.config["configurable"]["checkpoint_id"]
-        saver.put_writes(generate_config("t", checkpoint_id=there), [("a", 1), ("__resume__", 1)], "late")
-        with held_open(postgres_url) as other:
-            other.put_writes(newest.config, [("a", 2), ("__resume__", 2), ("b", 2)], "late")
-            copy = ConcurrentCall(lambda: saver.copy_thread("t", "copy"))
-            copy.wait_until_blocked(postgres_url)
-        copy.join()
-        after = saver.get_tuple(newest.config)
-        assert after is not None
-        late = [("late", "a", 1), ("late", "__resume__", 2), ("late", "b", 2)]
-        assert sorted(after.pending_writes or []) == sorted([*(newest.pending_writes or []), *late])
 
 
 def test_storing_a_resume_again_during_a_deletion_does_not_block_other_threads(postgres_url: str) -> None:

@@ -52,13 +52,13 @@ async def test_a_nul_character_is_refused_and_never_cut_off(postgres_url: str, a
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_session_without_its_prepared_statements_prepares_them_again(postgres_url: str, api: str) -> None:
+async def test_a_session_without_its_prepared_statements_prepares_them_again(own_postgres_url: str, api: str) -> None:
     """Psycopg drops prepared statements after a rollback if it has prepared some itself, here for a tenant's calls."""
-    with psycopg.connect(postgres_url, autocommit=True) as watcher:
+    with psycopg.connect(own_postgres_url, autocommit=True) as watcher:
         watcher.execute(
             "ALTER TABLE langgraph_checkpoint.checkpoints ADD CONSTRAINT no CHECK (thread_id NOT LIKE '%no')"
         )
-    async with PostgresSaver(postgres_url, min_size=1, max_size=1) as saver:
+    async with PostgresSaver(own_postgres_url, min_size=1, max_size=1) as saver:
         client, tenant = Client(saver, api), Client(saver.for_tenant("a"), api)
         await calls(client, "t", ["before"], CALLS)
         await calls(tenant, "t", ["a tenant's"], CALLS)

@@ -39,30 +39,6 @@ driver = saver._driver
 """
 
 
-INTERRUPTED = """
-signal.signal(signal.SIGINT, signal.default_int_handler)
-other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-other.execute("BEGIN IMMEDIATE")
-writing = threading.Thread(target=put, args=(saver, "concurrent"))
-writing.start()
-while not driver._connections.owner:
-    pass
-interrupting = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))  # The fork waits for the write.
-interrupting.start()
-pid = os.fork()
-if pid == 0:
-    try:
-        put(saver, "child")
-    except ConfigError:
-        os._exit(0)
-    os._exit(1)
-code = of_child(pid)
-other.execute("COMMIT")
-writing.join()
-put(saver, "parent")
-print(code, failed, len(list(saver.list(None))))
-"""
-
 WITH_CACHE_LOCKED = """
 saver._recent._lock.acquire()  # Like an OS thread that adds to the cache.
 pid = os.fork()
@@ -202,11 +178,6 @@ def put(saver: SqliteSaver, thread_id: str, size: int = 1) -> None:
     saver.put(generate_config(thread_id), checkpoint, generate_metadata(), {"a": "1"})
 
 
-def test_an_interrupt_while_a_fork_waits_loses_nothing_and_nobody_hangs(path: Path) -> None:
-    """Python prints it, and forks. What is still open is refused in the child."""
-    assert run(HEAD + INTERRUPTED, path) == "0 ['KeyboardInterrupt()'] 3"
-
-
 def test_wherever_a_fork_is_interrupted_other_os_threads_can_use_the_file_after_it(path: Path) -> None:
     """Also between taking the lock and noting that."""
     assert run(HEAD + INTERRUPTED_ANYWHERE, path) == "True True"
@@ -251,15 +222,7 @@ if isinstance(mine, aiosqlite.Connection):
 """
 
 
-@pytest.mark.parametrize(
-    "mine",
-    [
-        'sqlite3.connect(":memory:", check_same_thread=False)',
-        'aiosqlite.connect(":memory:")',
-        "sqlite3.connect(path)",
-        "aiosqlite.connect(path)",
-    ],
-)
+@pytest.mark.parametrize("mine", ['sqlite3.connect(":memory:", check_same_thread=False)', "aiosqlite.connect(path)"])
 def test_a_callers_connection_is_refused_in_the_child(path: Path, mine: str) -> None:
     """Also of a file: SQLite's record of its locks is wrong in a connection from before the fork."""
     assert run(HEAD + CALLERS.replace("MINE", mine), path) == "3 True"

@@ -32,12 +32,8 @@ CREATE TRIGGER fails_once BEFORE INSERT OR UPDATE OR DELETE ON writes EXECUTE FU
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_serialization_failure_is_retried(
-    postgres_url: str, watcher: psycopg.Connection[Any], api: str
-) -> None:
+async def test_a_serialization_failure_is_retried(own_postgres_url: str, api: str) -> None:
     """The server raises it for the first change of each operation, as for a transaction that conflicts with another."""
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
-        owner.execute(FAILS_ONCE)
     calls: dict[str, Call] = {
         **OPERATIONS,
         "put": lambda client, thread_id: put_one(client, thread_id, "checkpoint 2"),
@@ -45,17 +41,18 @@ async def test_a_serialization_failure_is_retried(
             config(thread_id, "checkpoint 2"), [("__interrupt__", "another")], "task 2"
         ),
     }
-    with faulty(postgres_url) as proxy:
+    with faulty(own_postgres_url) as proxy, psycopg.connect(own_postgres_url, autocommit=True) as owner:
+        owner.execute(FAILS_ONCE)
         async with PostgresSaver(proxy.url, max_size=1) as saver:
             client = Client(saver, api)
             for name, call in calls.items():
                 await fill(client, name)
                 await client.put_writes(config(name, "checkpoint 2"), [("__interrupt__", "one")], "task 2")
-                watcher.execute("SELECT setval('langgraph_checkpoint.failures', 1, false)")
+                owner.execute("SELECT setval('langgraph_checkpoint.failures', 1, false)")
                 round_trips = proxy.round_trips
                 await asyncio.wait_for(call(client, name), 150)
                 assert proxy.round_trips - round_trips >= 2, name
-                assert watcher.execute("SELECT last_value > 1 FROM langgraph_checkpoint.failures").fetchone() == (True,)
+                assert owner.execute("SELECT last_value > 1 FROM langgraph_checkpoint.failures").fetchone() == (True,)
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -17,8 +17,7 @@ from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver, StorageEr
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from tests.behaviour.helpers import Database, config
 from tests.conftest import APIS
-from tests.faults.faulty import faulty
-from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, put_one, read, rows, set_for_database
+from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, put_one, rows, set_for_database
 from tests.needs import need
 from tests.proxy import proxied
 from tests.stores import Client, Store
@@ -113,32 +112,6 @@ async def test_the_error_about_a_min_size_above_the_servers_limit_says_so(
 
 
 # A server that refuses
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_a_read_only_database_is_one_clear_error_and_can_be_read(
-    postgres_url: str, watcher: psycopg.Connection[Any], api: str
-) -> None:
-    async with PostgresSaver(postgres_url) as saver:
-        await fill(Client(saver, api), "t")
-    before = rows(watcher)
-    set_for_database(watcher, default_transaction_read_only="on")
-    with faulty(postgres_url) as proxy:
-        async with PostgresSaver(proxy.url, max_size=1) as saver:
-            client = Client(saver, api)
-            expected = await read(client, "t")
-            for name, call in OPERATIONS.items():
-                round_trips = proxy.round_trips
-                with pytest.raises(StorageError, match="read-only; give the address of the primary") as caught:
-                    await call(client, "t")
-                assert caught.value.sqlstate == "25006"
-                assert caught.value.operation.startswith(name)
-                # The operation, and the end of its transaction. Put reads the parent first, a prune or copy what it
-                # decides by, and delete_for_runs also the threads.
-                most = {"put": 3, "copy_thread": 4, "prune": 5, "delete_for_runs": 6}.get(name, 2)
-                assert proxy.round_trips - round_trips <= most
-            assert await read(client, "t") == expected
-    assert rows(watcher) == before
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
 import psycopg
@@ -25,28 +25,19 @@ from tests.stores import Client
 
 SESSIONS = ["our own", "PgBouncer", "a caller's pool", "a caller's pool without autocommit", "a caller's connection"]
 
-# What is done to the thread "t". It has the checkpoints 0 to 2, the first two of one run, or none if it is to be made
-# from another thread. Then the checkpoints that remain, or the error, if checkpoint 9 of that run is stored meanwhile.
-OPERATIONS: Mapping[str, tuple[Callable[[Client], Awaitable[Any]], Any]] = {
-    "prune": (lambda client: client.prune(["t"]), {"checkpoint 9"}),
-    "delete_thread": (lambda client: client.delete_thread("t"), set()),
-    "delete_for_runs": (lambda client: client.delete_for_runs(["run on t"]), {"checkpoint 2"}),
-    "rollback": (lambda client: client.do("rollback", "t", "checkpoint 1"), {"checkpoint 0", "checkpoint 1"}),
-    "copy_thread": (lambda client: client.copy_thread("source", "t"), ThreadExists),
-    "fork_thread": (lambda client: client.do("fork_thread", "source", "t"), ThreadExists),
+# What is done to a thread. It has the checkpoints 0 to 2, the first two of one run, or none if it is to be made from
+# another thread. Then the checkpoints that remain, or the error, if checkpoint 9 of that run is stored meanwhile.
+OPERATIONS: Mapping[str, tuple[Callable[[Client, str], Awaitable[Any]], Any]] = {
+    "prune": (lambda client, thread_id: client.prune([thread_id]), {"checkpoint 9"}),
+    "delete_thread": (lambda client, thread_id: client.delete_thread(thread_id), set()),
+    "delete_for_runs": (lambda client, thread_id: client.delete_for_runs([f"run on {thread_id}"]), {"checkpoint 2"}),
+    "rollback": (
+        lambda client, thread_id: client.do("rollback", thread_id, "checkpoint 1"),
+        {"checkpoint 0", "checkpoint 1"},
+    ),
+    "copy_thread": (lambda client, thread_id: client.copy_thread("source", thread_id), ThreadExists),
+    "fork_thread": (lambda client, thread_id: client.do("fork_thread", "source", thread_id), ThreadExists),
 }
-
-everywhere = pytest.mark.parametrize("session", SESSIONS)
-either = pytest.mark.parametrize("api", APIS)
-
-
-@pytest.fixture
-async def filled(postgres_url: str, watcher: psycopg.Connection[Any]) -> str:
-    set_for_database(watcher, default_transaction_isolation="repeatable read")
-    async with PostgresSaver(postgres_url) as saver:
-        for thread_id in ("t", "source"):
-            await fill(Client(saver, "async"), thread_id)
-    return postgres_url
 
 
 @asynccontextmanager
@@ -66,58 +57,49 @@ async def opened(session: str, url: str, api: str) -> AsyncIterator[Client]:
         yield Client(await stack.enter_async_context(PostgresSaver(source)), api)
 
 
-async def waiting(operation: str, client: Client, watcher: psycopg.Connection[Any]) -> tuple[asyncio.Future[Any], int]:
+async def waiting(operation: Awaitable[Any], watcher: psycopg.Connection[Any]) -> tuple[asyncio.Future[Any], int]:
     """An operation that waits for a lock, and the id of its server process."""
-    call = asyncio.ensure_future(OPERATIONS[operation][0](client))
+    call = asyncio.ensure_future(operation)
     while not (found := watcher.execute(WAITING).fetchall()):
         assert not call.done()
         await asyncio.sleep(0.005)  # No event is raised when a session begins to wait.
     return call, int(found[0][0])
 
 
-async def stored(client: Client) -> set[str]:
-    return {found.checkpoint["id"] for found in await client.all(config("t"))}
+async def stored(client: Client, thread_id: str) -> set[str]:
+    return {found.checkpoint["id"] for found in await client.all(config(thread_id))}
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-@everywhere
-@either
-async def test_it_sees_what_was_committed_while_it_waited(
-    filled: str, watcher: psycopg.Connection[Any], session: str, api: str, operation: str
+@pytest.mark.parametrize("session", SESSIONS)
+@pytest.mark.parametrize("api", APIS)
+async def test_it_sees_what_was_committed_while_it_waited_and_holds_the_lock_until_it_commits(
+    postgres_url: str, watcher: psycopg.Connection[Any], session: str, api: str
 ) -> None:
-    expected = OPERATIONS[operation][1]
-    async with opened(session, filled, api) as client:
-        if expected is ThreadExists:
-            await client.delete_thread("t")
-        await stored(client)
-        with psycopg.connect(filled) as other:
-            mine = Client(PostgresSaver(other), "sync")
-            await put(mine, "checkpoint 9", {"list": [LARGE]}, thread_id="t", meta=metadata(9, run_id="run on t"))
-            call, _ = await waiting(operation, client, watcher)
-            other.commit()
-            if expected is ThreadExists:
-                with pytest.raises(ThreadExists):
+    set_for_database(watcher, default_transaction_isolation="repeatable read")
+    async with PostgresSaver(postgres_url) as saver, opened(session, postgres_url, api) as client:
+        others = Client(saver, "async")
+        await fill(others, "source")
+        for name, (operation, expected) in OPERATIONS.items():
+            makes = expected is ThreadExists
+            meets, holds = f"{name} meets a run", f"{name} holds the lock"
+            for thread_id in () if makes else (meets, holds):
+                await fill(others, thread_id)
+
+            await stored(client, meets)
+            with psycopg.connect(postgres_url) as other:
+                mine = Client(PostgresSaver(other), "sync")
+                meta = metadata(9, run_id=f"run on {meets}")
+                await put(mine, "checkpoint 9", {"list": [LARGE]}, thread_id=meets, meta=meta)
+                call, _ = await waiting(operation(client, meets), watcher)
+                other.commit()
+                with pytest.raises(ThreadExists) if makes else nullcontext():
                     await call
-                expected = {"checkpoint 9"}
-            else:
+            assert await stored(client, meets) == ({"checkpoint 9"} if makes else expected), name
+
+            with jammed(postgres_url, "SHARE ROW EXCLUSIVE") as blocker:
+                call, pid = await waiting(operation(client, holds), watcher)
+                held = "SELECT count(*) FROM pg_locks WHERE pid = %s AND locktype = 'advisory' AND granted"
+                assert watcher.execute(held, [pid]).fetchone() == (2 if makes else 1,), name  # That of the source, too.
+                blocker.rollback()
                 await call
-        assert await stored(client) == expected
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-@everywhere
-@either
-async def test_it_holds_the_lock_until_it_commits(
-    filled: str, watcher: psycopg.Connection[Any], session: str, api: str, operation: str
-) -> None:
-    async with opened(session, filled, api) as client:
-        if OPERATIONS[operation][1] is ThreadExists:
-            await client.delete_thread("t")
-        with jammed(filled, "SHARE ROW EXCLUSIVE") as blocker:
-            call, pid = await waiting(operation, client, watcher)
-            held = "SELECT count(*) FROM pg_locks WHERE pid = %s AND locktype = 'advisory' AND granted"
-            locks = 2 if OPERATIONS[operation][1] is ThreadExists else 1  # That of the source as well.
-            assert watcher.execute(held, [pid]).fetchone() == (locks,)
-            blocker.rollback()
-            await call
-        assert watcher.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone() == (0,)
+            assert watcher.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone() == (0,)

@@ -24,7 +24,7 @@ from tests.drivers.batches import driver_of
 from tests.drivers.test_round_trips import settings_of
 from tests.faults.bouncer import bounced
 from tests.faults.faulty import faulty
-from tests.faults.workload import SESSIONS, WAITING, fill, put_one, set_for_database
+from tests.faults.workload import SESSIONS, WAITING, fill, put_one
 from tests.proxy import proxied
 from tests.stores import Client, Store
 
@@ -164,21 +164,6 @@ async def test_the_session_of_a_killed_client_ends_although_its_statement_waits(
             client.send_signal(signal.SIGKILL)
         while watcher.execute(WAITING).fetchall():  # For a sixth of `SILENCE` at most.
             await asyncio.sleep(0.05)
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_a_server_that_does_not_answer_is_bounded_by_its_statement_timeout(
-    postgres_url: str, watcher: psycopg.Connection[Any], api: str
-) -> None:
-    set_for_database(watcher, statement_timeout="300ms")
-    async with PostgresSaver(postgres_url, max_size=1) as saver:
-        client = Client(saver, api)
-        await fill(client, "t")
-        locked = Database(Store("postgres", postgres_url)).locked()
-        with locked, pytest.raises(StorageError, match="statement_timeout"):
-            await put_one(client, "t")
-        await put_one(client, "t")
-        assert len(await client.all(config("t"))) == 4
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -70,17 +70,17 @@ def test_five_processes_may_call_setup_concurrently(own_store: Store) -> None:
     assert len(indexes(own_store)) == 2
 
 
-def test_indexes_that_setup_makes_in_a_transaction_are_rolled_back_with_it(postgres_url: str) -> None:
-    with psycopg.connect(postgres_url) as connection:
+def test_indexes_that_setup_makes_in_a_transaction_are_rolled_back_with_it(own_postgres_url: str) -> None:
+    with psycopg.connect(own_postgres_url) as connection:
         connection.execute("SELECT 1")  # It begins a transaction.
         PostgresSaver(connection).setup(searchable=["user"])
         connection.rollback()
-    assert indexes(Store("postgres", postgres_url)) == []
+    assert indexes(Store("postgres", own_postgres_url)) == []
 
 
 @pytest.mark.parametrize("schema", ['sp ace"quote', "per%cent", "it's"])
-def test_any_schema_has_searchable_keys(postgres_url: str, schema: str) -> None:
-    with PostgresSaver(postgres_url, schema=schema) as saver:
+def test_any_schema_has_searchable_keys(own_postgres_url: str, schema: str) -> None:
+    with PostgresSaver(own_postgres_url, schema=schema) as saver:
         saver.setup(searchable=KEYS)
         assert [saver.count_threads(filter={key: "a"}) for key in KEYS] == [0] * 4
 
@@ -106,38 +106,38 @@ def run_by_hand(url: str, *settings: str) -> None:
             connection.execute(sql.encode())
 
 
-def test_an_index_made_by_hand_is_used(postgres_url: str) -> None:
-    store = Store("postgres", postgres_url)
-    run_by_hand(postgres_url)
+def test_an_index_made_by_hand_is_used(own_postgres_url: str) -> None:
+    store = Store("postgres", own_postgres_url)
+    run_by_hand(own_postgres_url)
     made = indexes(store)
     assert len(made) == len(KEYS)
-    with PostgresSaver(postgres_url) as saver:
+    with PostgresSaver(own_postgres_url) as saver:
         saver.setup(searchable=KEYS)
     assert indexes(store) == made
 
 
-def test_an_invalid_index_is_made_again(postgres_url: str) -> None:
-    store = Store("postgres", postgres_url)
-    with reading(postgres_url), pytest.raises(psycopg.errors.QueryCanceled):
-        run_by_hand(postgres_url, "SET statement_timeout = 500")
+def test_an_invalid_index_is_made_again(own_postgres_url: str) -> None:
+    store = Store("postgres", own_postgres_url)
+    with reading(own_postgres_url), pytest.raises(psycopg.errors.QueryCanceled):
+        run_by_hand(own_postgres_url, "SET statement_timeout = 500")
     assert [valid for _, _, valid in indexes(store)] == [False]
-    with PostgresSaver(postgres_url) as saver:
+    with PostgresSaver(own_postgres_url) as saver:
         assert saver.count_threads(filter={"user": "a"}) == 0
         saver.setup(searchable=KEYS)
     assert [valid for _, _, valid in indexes(store)] == [True] * 4
 
 
-def test_setup_waits_for_an_index_that_is_made_by_hand(postgres_url: str) -> None:
-    store = Store("postgres", postgres_url)
-    with ThreadPoolExecutor() as workers, reading(postgres_url) as reader:
-        by_hand = workers.submit(run_by_hand, postgres_url)
+def test_setup_waits_for_an_index_that_is_made_by_hand(own_postgres_url: str) -> None:
+    store = Store("postgres", own_postgres_url)
+    with ThreadPoolExecutor() as workers, reading(own_postgres_url) as reader:
+        by_hand = workers.submit(run_by_hand, own_postgres_url)
         while not indexes(store):
             assert not by_hand.done()
-        with PostgresSaver(postgres_url) as saver:
+        with PostgresSaver(own_postgres_url) as saver:
             setup = workers.submit(saver.setup, searchable=KEYS)
             with pytest.raises(TimeoutError):
                 setup.result(0.5)
-            with PostgresSaver(postgres_url) as other:
+            with PostgresSaver(own_postgres_url) as other:
                 workers.submit(other.setup).result(150)  # It does not have to wait.
             reader.rollback()
             setup.result(150)
@@ -148,13 +148,13 @@ def test_setup_waits_for_an_index_that_is_made_by_hand(postgres_url: str) -> Non
 # Roles
 
 
-def test_a_read_only_role_uses_the_indexes_and_sees_only_its_tenant(postgres_url: str) -> None:
-    with PostgresSaver(postgres_url) as saver:
+def test_a_read_only_role_uses_the_indexes_and_sees_only_its_tenant(own_postgres_url: str) -> None:
+    with PostgresSaver(own_postgres_url) as saver:
         saver.setup(searchable=["user"])
         for tenant in ("", "acme"):
             own = saver.for_tenant(tenant) if tenant else saver
             own.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint(), metadata(user="a"), {})
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(own_postgres_url) as connection:
         connection.execute("CREATE ROLE searching")
         connection.execute("GRANT USAGE ON SCHEMA langgraph_checkpoint TO searching")
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA langgraph_checkpoint TO searching")

@@ -64,12 +64,12 @@ def works(url: str, **options: Any) -> None:
         assert found.checkpoint == checkpoint
 
 
-def test_schema_sql_is_the_result_of_the_migrations(empty_postgres_url: str, postgres_url: str) -> None:
+def test_schema_sql_is_the_result_of_the_migrations(empty_postgres_url: str, own_postgres_url: str) -> None:
     with psycopg.connect(empty_postgres_url) as connection:
         connection.execute((ROOT / "schema.sql").read_text("utf-8"))
     made = catalogue(empty_postgres_url)
     assert len(made) > 30
-    assert made == catalogue(postgres_url)
+    assert made == catalogue(own_postgres_url)
     works(empty_postgres_url)
 
 
@@ -107,21 +107,21 @@ def test_without_setup_postgres_says_what_to_do(empty_postgres_url: str) -> None
         assert saver.get_tuple(generate_config("t")) is None
 
 
-def test_dropped_tables_are_reported_as_missing(postgres_url: str) -> None:
-    with open_saver(postgres_url) as saver:
+def test_dropped_tables_are_reported_as_missing(own_postgres_url: str) -> None:
+    with open_saver(own_postgres_url) as saver:
         assert saver.get_tuple(generate_config("t")) is None
-        with psycopg.connect(postgres_url) as connection:
+        with psycopg.connect(own_postgres_url) as connection:
             connection.execute("DROP SCHEMA langgraph_checkpoint CASCADE")
         with pytest.raises(SchemaMissing, match=r"run setup\(\)"):
             saver.get_tuple(generate_config("t"))
 
 
 @pytest.mark.parametrize("schema", ["Other", 'sp ace"quote', "per%cent", "select", "ümlaut"])
-def test_any_schema_name_works_next_to_another_schema(postgres_url: str, schema: str) -> None:
-    with open_saver(postgres_url, schema=schema) as saver:
+def test_any_schema_name_works_next_to_another_schema(own_postgres_url: str, schema: str) -> None:
+    with open_saver(own_postgres_url, schema=schema) as saver:
         saver.setup()
-    works(postgres_url, schema=schema)
-    with open_saver(postgres_url) as saver:
+    works(own_postgres_url, schema=schema)
+    with open_saver(own_postgres_url) as saver:
         assert list(saver.list(None)) == []
 
 
@@ -154,9 +154,9 @@ def test_tables_of_a_newer_version_are_refused(own_store: Store) -> None:
             saver.setup()
 
 
-def test_older_tables_on_postgres_wait_for_setup(postgres_url: str) -> None:
-    change(Store("postgres", postgres_url), "DELETE FROM {}langgraph_checkpoint_migrations WHERE number = 1")
-    with open_saver(postgres_url) as saver, pytest.raises(SchemaOutdated, match=r"run setup\(\)"):
+def test_older_tables_on_postgres_wait_for_setup(own_postgres_url: str) -> None:
+    change(Store("postgres", own_postgres_url), "DELETE FROM {}langgraph_checkpoint_migrations WHERE number = 1")
+    with open_saver(own_postgres_url) as saver, pytest.raises(SchemaOutdated, match=r"run setup\(\)"):
         saver.get_tuple(generate_config("t"))
 
 
@@ -171,11 +171,11 @@ def change(store: Store, statement: str) -> None:
             postgres.execute(statement.format("langgraph_checkpoint."))
 
 
-def test_the_official_postgres_savers_tables_can_be_in_the_same_database(postgres_url: str) -> None:
-    with OfficialPostgresSaver.from_conn_string(postgres_url) as official:
+def test_the_official_postgres_savers_tables_can_be_in_the_same_database(own_postgres_url: str) -> None:
+    with OfficialPostgresSaver.from_conn_string(own_postgres_url) as official:
         official.setup()
-    works(postgres_url)
-    for saver in (open_saver(postgres_url, schema="public"),):
+    works(own_postgres_url)
+    for saver in (open_saver(own_postgres_url, schema="public"),):
         with saver:
             with pytest.raises(SchemaForeign, match=r"Choose another schema.*custom migrate --from …"):
                 saver.setup()

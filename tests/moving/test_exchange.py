@@ -46,7 +46,7 @@ def other_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Another empty database, once for each type."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'other.db'}"
-    return str(request.getfixturevalue("postgres_url"))
+    return str(request.getfixturevalue("own_postgres_url"))
 
 
 @pytest.fixture

@@ -94,9 +94,11 @@ def operations(d: PostgresDialect, shape: str) -> Mapping[str, Operation[Any]]:
 @pytest.mark.parametrize("known", ["nothing", "all", "the short threads"])
 @pytest.mark.parametrize("generic", [False, True], ids=["custom plan", "generic plan"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rows_are_read_in_proportion_to_the_thread(postgres_url: str, shape: str, generic: bool, known: str) -> None:
+def test_rows_are_read_in_proportion_to_the_thread(
+    own_postgres_url: str, shape: str, generic: bool, known: str
+) -> None:
     d = PostgresDialect("langgraph_checkpoint")
-    with filled(postgres_url, shape, known) as connection:
+    with filled(own_postgres_url, shape, known) as connection:
         for name, op in operations(d, shape).items():
             read: Counter[str] = Counter()
 
