@@ -1,7 +1,4 @@
-"""An overlay has in memory what a run of a thread reads, and writes nothing to the saver.
-
-Real graphs on overlays are in `tests/graphs/test_scenarios.py`.
-"""
+"""An overlay has in memory what a run of a thread reads, and writes nothing to the saver."""
 
 from __future__ import annotations
 
@@ -10,11 +7,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, _DeltaSnapshot
 from langgraph.types import Command, StateSnapshot
@@ -42,11 +40,10 @@ from tests.behaviour.helpers import (
     state_of,
     states_of,
 )
-from tests.graphs.scenarios.deltas import writes
+from tests.graphs.scenarios.deltas import extend, writes
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer, counts, inside
-from tests.graphs.test_pruning import Uneven
 from tests.stores import Client, Store
 
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
@@ -145,6 +142,13 @@ async def test_delta_channels_are_rebuilt_from_copied_ancestors(client: Client, 
     expected = {"delta": delta_history(2, 6)}
     assert await trial.history(where, ["delta"]) == expected
     assert await default_walk(trial, where, ["delta"]) == expected
+
+
+class Uneven(TypedDict, total=False):
+    """Two delta channels with snapshots at different steps."""
+
+    log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=4)]
+    seldom: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=7)]
 
 
 async def test_every_copied_state_is_complete(client: Client) -> None:

@@ -21,9 +21,8 @@ from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot, StateUpdate
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom import CheckpointSaver, aoverlay, overlay
+from langgraph_checkpoint_custom import CheckpointSaver
 from tests.graphs.plain import plain, plain_checkpoints, plain_state
-from tests.invariants import Tables, read_tables
 from tests.stores import Client, Store
 
 Durability = Literal["sync", "async", "exit"]
@@ -138,20 +137,18 @@ class Stored(Thread):
         else:
             await asyncio.to_thread(self.saver.close)
 
+    async def reopen(self) -> None:
+        """Continue with a new saver, as another process does."""
+        await self.shut()
+        self.saver = self._store.open(**self.options)
+
 
 class Reopened(Stored):
     """A thread in several processes: at a pause, the saver is closed and a new one continues."""
 
     async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
         if ends:
-            await self.shut()
-            self.saver = self._store.open()
-
-
-class Checked(Stored):
-    """A thread whose saver raises an error if a value was changed in place."""
-
-    options: ClassVar[Mapping[str, Any]] = {"check_unchanged": True}
+            await self.reopen()
 
 
 class Pruned(Stored):
@@ -190,9 +187,16 @@ class PrunedWhileRunning(Pruned):
 
 
 class Copied(Stored):
-    """A thread that is copied at each pause and continues as the copy; the source is deleted."""
+    """A thread that is copied at each pause and continues as the copy in another process; the source is deleted.
+
+    Its savers raise an error if a value was changed in place.
+    """
+
+    options: ClassVar[Mapping[str, Any]] = {"check_unchanged": True}
 
     async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
+        if ends:
+            await self.reopen()
         await self.copy()
 
     async def finish(self) -> None:
@@ -209,31 +213,6 @@ class Copied(Stored):
         source, self.thread_id = self.thread_id, f"{self.thread_id}+"
         await self.client.copy_thread(source, self.thread_id)
         await self.client.delete_thread(source)
-
-
-class Overlaid(Stored):
-    """A thread that continues on an overlay after its first pause."""
-
-    incomparable = frozenset({"history", "checkpoints"})
-    before: Tables | None = None
-
-    async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
-        if self.before is not None or past_needed:
-            return
-        self.before = read_tables(self._store)
-        self._stored = self.saver
-        made = await aoverlay(self.saver, self.config) if self.api == "async" else overlay(self.saver, self.config)
-        self.saver = made  # type: ignore[assignment]  # It has no other methods than LangGraph's.
-
-    async def finish(self) -> None:
-        await check_walks(self.client, await self.client.all(self.config))
-        await super().finish()
-        assert self.before in (None, read_tables(self._store))
-
-    async def shut(self) -> None:
-        if self.before is not None:
-            self.saver = self._stored
-        await super().shut()
 
 
 class Graph:

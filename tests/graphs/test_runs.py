@@ -90,43 +90,6 @@ async def test_deleting_the_last_run_restores_the_earlier_state(store: Store, ap
         assert "second" not in state.values["log"]
 
 
-async def test_a_run_in_the_middle_is_deleted_but_not_its_effect(
-    store: Store, api: str, durability: Durability
-) -> None:
-    memory = in_memory(api, durability)
-    twin = memory.graph(chain(Deltas, **STEPS))
-    async with Reopened(store, api, durability) as thread:
-        graph = thread.graph(chain(Deltas, **STEPS))
-        for name in ("first", "second", "third"):
-            await run(twin, name, {"log": [name]})
-            await run(graph, name, {"log": [name]})
-        of_second = await graph.history(filter={"run_id": run_id(thread, "second")})
-        assert of_second
-        before = [state for state in await graph.history() if state not in of_second]
-        await delete(thread, "second")
-        assert await runs_of(thread) == ["third", "first"]
-        assert list(map(shape, await graph.history())) == list(map(shape, before))
-        await thread.client.prune([thread.thread_id])
-        assert len(await thread.client.all(thread.config)) == 1
-        assert shape(await run(graph, "fourth", {})) == shape(await run(twin, "fourth", {}))
-
-
-async def test_a_thread_whose_runs_are_all_deleted_is_new(store: Store, api: str, durability: Durability) -> None:
-    memory = in_memory(api, durability)
-    twin = memory.graph(chain(Deltas, **STEPS))
-    async with Reopened(store, api, durability) as thread:
-        graph = thread.graph(chain(Deltas, **STEPS))
-        for name in ("first", "second"):
-            await run(graph, name, {"log": [name]})
-        await delete(thread, "second")
-        await delete(thread, "first", "unknown")
-        assert await thread.client.all(thread.config) == []
-        await thread.pause()
-        assert (await graph.state()).values == {}
-        state = await run(graph, "third", {"log": ["third"]})
-        assert shape(state) == shape(await run(twin, "third", {"log": ["third"]}))
-
-
 async def test_a_run_in_a_subgraph_is_deleted_with_its_root(store: Store, api: str, durability: Durability) -> None:
     inner = chain(Deltas, one=writes("one"), ask=asks("name")).compile(checkpointer=True)
     async with Reopened(store, api, durability) as thread:
@@ -161,19 +124,6 @@ async def test_a_question_is_open_again_when_the_run_that_answered_it_is_deleted
         await run(twin, "right", answer)
         await run(graph, "right", answer)
         assert shape(await graph.state()) == shape(await twin.state())
-
-
-async def test_a_manual_update_survives_the_deletion_of_an_earlier_one(store: Store, api: str) -> None:
-    async with Reopened(store, api, "async") as thread:
-        graph = thread.graph(chain(Deltas, **STEPS))
-        await run(graph, "first", {"log": ["first"]})
-        for name, values in (("wrong", {"log": ["wrong"]}), ("right", {"seldom": ["right"]})):
-            await graph.update_state(values, "two", at={**thread.config, "metadata": {"run_id": run_id(thread, name)}})
-            if name == "wrong":
-                await delete(thread, "wrong")
-        state = await graph.state()
-        assert state.values["log"] == ["first", "one", "two"]
-        assert state.values["seldom"] == ["one 1", "right"]
 
 
 async def test_a_call_whose_run_was_deleted_is_pruned_when_it_is_over(store: Store, api: str) -> None:

@@ -14,37 +14,19 @@ from tests.conftest import BACKENDS
 from tests.graphs.running import (
     PAST_SCENARIOS,
     SCENARIOS,
-    Checked,
     Copied,
     Durability,
-    Overlaid,
     Pruned,
     PrunedWhileRunning,
-    Reopened,
     Scenario,
     agrees_with_memory,
 )
 from tests.graphs.scenarios import deltas
 from tests.stores import Store
 
-DELTA_SCENARIOS = [scenario for scenario in SCENARIOS if scenario.__module__ == deltas.__name__]
-
 # Each api and each durability, and both APIs with the one whose checkpoints LangGraph makes in another way. A
 # scenario has one of them on one database and one on the other; the next scenario has the other two.
 FOUR_WAYS = [("sync", "sync"), ("async", "exit"), ("async", "async"), ("sync", "exit")]
-# Pruning and copying depend little on who stored the thread: the two ways whose checkpoints differ most.
-TWO_WAYS = [("sync", "exit"), ("async", "async")]
-
-
-def cases(**ways: list[tuple[str, str]]) -> pytest.MarkDecorator:
-    """Scenarios of delta channels in the ways `deltas` on each database, the others in the ways `others` on one."""
-    return _parametrized(
-        (backend, scenario, way)
-        for number, scenario in enumerate(SCENARIOS)
-        for index, backend in enumerate(BACKENDS)
-        for turn, way in enumerate(ways["deltas" if scenario in DELTA_SCENARIOS else "others"])
-        if scenario in DELTA_SCENARIOS or (number + index + turn) % 2
-    )
 
 
 def _parametrized(chosen: Iterable[tuple[str, Scenario, tuple[str, str]]]) -> pytest.MarkDecorator:
@@ -60,38 +42,24 @@ def _parametrized(chosen: Iterable[tuple[str, Scenario, tuple[str, str]]]) -> py
     for number, scenario in enumerate(SCENARIOS)
     for index, backend in enumerate(BACKENDS)
 )
-async def test_another_process_continues_a_thread_as_in_memory(
+async def test_a_copy_continues_in_another_process_as_in_memory(
     store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
-    await agrees_with_memory(scenario, Reopened, store, api, durability)
+    await agrees_with_memory(scenario, Copied, store, api, durability)
 
 
-@cases(deltas=FOUR_WAYS[2:3], others=[FOUR_WAYS[0], FOUR_WAYS[2]])
-async def test_no_step_changes_a_value_without_a_new_version(
-    store: Store, scenario: Scenario, api: str, durability: Durability
-) -> None:
-    await agrees_with_memory(scenario, Checked, store, api, durability)
-
-
+# The two ways whose checkpoints differ most: for a delta channel on both databases, otherwise on one.
 @pytest.mark.leaves_writes("with durability async, writes are stored in the background, and so after a prune")
-@cases(deltas=TWO_WAYS, others=TWO_WAYS)
+@_parametrized(
+    (backend, scenario, way)
+    for number, scenario in enumerate(SCENARIOS)
+    for index, backend in enumerate(BACKENDS)
+    for turn, way in enumerate([("sync", "exit"), ("async", "async")])
+    if scenario.__module__ == deltas.__name__ or (number + index + turn) % 2
+)
 async def test_a_thread_that_is_pruned_at_every_stage_continues_as_in_memory(
     store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
     # If steps are stored during the run, the thread is pruned during the run, too.
     while_running = durability == "async" and scenario not in PAST_SCENARIOS
     await agrees_with_memory(scenario, PrunedWhileRunning if while_running else Pruned, store, api, durability)
-
-
-@cases(deltas=TWO_WAYS, others=TWO_WAYS[1:])
-async def test_a_copy_of_a_thread_continues_as_in_memory(
-    store: Store, scenario: Scenario, api: str, durability: Durability
-) -> None:
-    await agrees_with_memory(scenario, Copied, store, api, durability)
-
-
-@cases(deltas=TWO_WAYS, others=TWO_WAYS[1:])
-async def test_a_thread_over_an_overlay_continues_as_in_memory_and_is_not_changed(
-    store: Store, scenario: Scenario, api: str, durability: Durability
-) -> None:
-    await agrees_with_memory(scenario, Overlaid, store, api, durability)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command, Send
+from langgraph.types import Command
 
 from tests.graphs.running import Thread, scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.nodes import AnyGraph, Log, Node, parallel, says
+from tests.graphs.scenarios.nodes import Log, Node, parallel, says
 from tests.graphs.scenarios.steps import TIMEOUT
 
 
@@ -67,38 +66,6 @@ async def a_finished_node_does_not_run_again_after_another_failed(thread: Thread
     state = await graph.invoke(None)
     assert state.values["log"] == ["in", "a", "b", "c"]
     assert sorted(calls) == ["a", "b", "b", "b", "c"]
-
-
-@scenario
-async def a_finished_sent_task_does_not_run_again(thread: Thread) -> None:
-    calls: list[str] = []
-    gates = {"y": Gate("y is broken")}
-    seen: list[str] = []
-
-    def work(state: Any) -> dict[str, Any]:
-        name = state["name"]
-        calls.append(name)
-        if name == "y" and calls.count("y") == 1:
-            gates["y"].wait()
-            raise Broken(name)
-        return {"log": [name]}
-
-    def see(update: dict[str, Any]) -> None:
-        seen.extend(update)
-        if seen.count("work") == 2:
-            gates["y"].see({"y is broken": None})
-
-    builder: AnyGraph = StateGraph(Log)
-    builder.add_node("work", work)
-    builder.add_node("after", says("after", calls))
-    builder.add_conditional_edges(START, lambda state: [Send("work", {"name": name}) for name in "xyz"], ["work"])
-    builder.add_edge("work", "after")
-    graph = thread.graph(builder)
-    await graph.stream({"log": ["in"]}, see, raises=Broken)
-    await thread.pause()
-    state = await graph.invoke(None)
-    assert state.values["log"] == ["in", "x", "y", "z", "after"]
-    assert sorted(calls) == ["after", "x", "y", "y", "z"]
 
 
 @scenario

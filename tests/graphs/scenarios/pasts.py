@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command, Send, StateSnapshot
+from langgraph.types import Command, StateSnapshot
 
 from tests.graphs.running import Thread, past_scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.nodes import AnyGraph, Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer, counts, inner_state, without_id
 
 
@@ -95,28 +92,3 @@ async def a_subgraph_with_a_memory_goes_back_with_its_graph(thread: Thread) -> N
     await thread.pause()
     state = await graph.invoke({"log": ["four"]})
     assert "more 6" in state.values["log"]
-
-
-@past_scenario
-async def sent_tasks_run_again_after_time_travel(thread: Thread) -> None:
-    calls: list[str] = []
-
-    def work(state: Any) -> dict[str, Any]:
-        calls.append(state["name"])
-        return {"log": [state["name"]]}
-
-    builder: AnyGraph = StateGraph(Log)
-    builder.add_node("first", says("first"))
-    builder.add_node("work", work)
-    builder.add_node("last", says("last"))
-    builder.add_edge(START, "first")
-    builder.add_conditional_edges("first", lambda state: [Send("work", {"name": name}) for name in "xy"], ["work"])
-    builder.add_edge("work", "last")
-    graph = thread.graph(builder)
-    await graph.invoke({"log": []}, interrupt_before=["work"])
-    await graph.invoke(None)
-    past = next(state for state in await graph.history() if state.next == ("work", "work"))
-    await thread.pause(past_needed=True)
-    state = await graph.invoke(None, at=thread.at(past))
-    assert state.values["log"] == ["first", "x", "y", "last"]
-    assert sorted(calls) == ["x", "x", "y", "y"]

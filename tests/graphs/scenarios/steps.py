@@ -10,24 +10,10 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from tests.graphs.running import Thread, scenario
-from tests.graphs.scenarios.nodes import AnyGraph, Log, chain, says
+from tests.graphs.scenarios.nodes import AnyGraph, Log, says
 
 # Seconds; an event that takes longer is a fault of the scenario.
 TIMEOUT = 150
-
-
-@scenario
-async def every_step_can_be_the_last_of_a_process(thread: Thread) -> None:
-    calls: list[str] = []
-    graph = thread.graph(chain(Log, one=says("one", calls), two=says("two", calls), three=says("three", calls)))
-    await graph.invoke({"log": ["first"]}, interrupt_after="*")
-    for _ in range(2):
-        await thread.pause()
-        await graph.invoke(None, interrupt_after="*")
-    await thread.pause()
-    state = await graph.step_through({"log": ["second"]})
-    assert state.values["log"] == ["first", "one", "two", "three", "second", "one", "two", "three"]
-    assert calls == ["one", "two", "three"] * 2
 
 
 @scenario

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command, Send, StateSnapshot
+from langgraph.types import Command, StateSnapshot
 
 from tests.graphs.running import Thread, scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.nodes import AnyGraph, Log, Node, chain, parallel, says
+from tests.graphs.scenarios.nodes import Log, Node, chain, parallel, says
 
 
 def counts(name: str) -> Node:
@@ -56,21 +55,6 @@ async def a_subgraph_with_its_own_memory_remembers(thread: Thread) -> None:
 
 
 @scenario
-async def a_question_in_a_subgraph_with_a_memory_waits_there(thread: Thread) -> None:
-    inner = chain(Log, count=counts("count"), ask=asks("name"), more=counts("more")).compile(checkpointer=True)
-    graph = thread.graph(chain(Outer, before=says("before"), inner=inner, after=says("after")))
-    for name in ("Ada", "Bo"):
-        state = await graph.invoke({"log": []})
-        assert list(questions(state)) == ["name"]
-        assert inner_state(state).next == ("ask",)
-        await thread.pause()
-        state = await graph.invoke(Command(resume=name))
-        await thread.pause()
-    assert [word for word in state.values["log"] if "name" in word][-1] == "name: Bo"
-    assert "more 4" in state.values["log"]
-
-
-@scenario
 async def a_question_two_levels_down_waits_there(thread: Thread) -> None:
     lowest = chain(Log, low=says("low"), ask=asks("deep"), more=says("more")).compile()
     middle = chain(Log, mid=says("mid"), lowest=lowest, up=says("up")).compile()
@@ -114,25 +98,6 @@ async def parallel_subgraphs_have_separate_interrupts(thread: Thread) -> None:
         *("in", "a", "one", "first: 1", "more first", "b", "two", "second: 2", "more second", "third"),
     ]
     assert sorted(calls) == ["one", "third", "two"]
-
-
-@scenario
-async def tasks_sent_to_a_subgraph_have_separate_interrupts(thread: Thread) -> None:
-    inner = chain(Log, one=says("one"), ask=asks("name"), more=says("more")).compile()
-    builder: AnyGraph = StateGraph(Log)
-    builder.add_node("inner", inner)
-    builder.add_node("after", says("after"))
-    builder.add_conditional_edges(START, lambda state: [Send("inner", {"log": [name]}) for name in "xy"], ["inner"])
-    builder.add_edge("inner", "after")
-    graph = thread.graph(builder)
-    state = await graph.invoke({"log": []})
-    first, second = (waiting.id for waiting in state.interrupts)
-    await thread.pause()
-    state = await graph.invoke(Command(resume={second: 2}))
-    assert [waiting.id for waiting in state.interrupts] == [first]
-    await thread.pause()
-    state = await graph.invoke(Command(resume={first: 1}))
-    assert state.values["log"] == ["x", "one", "name: 1", "more", "y", "one", "name: 2", "more", "after"]
 
 
 @scenario
