@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 from langgraph.types import Command, interrupt
 
-from langgraph_checkpoint_custom import CheckpointSaver, StaleInterrupt
-from tests.behaviour.helpers import config, put
+from langgraph_checkpoint_custom import StaleInterrupt
+from tests.behaviour.helpers import config, put, run_graph
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client
 
@@ -25,19 +24,12 @@ def ask(state: Log) -> dict[str, Any]:
 
 
 async def check(client: Client, where: Any, interrupt_id: str) -> None:
-    assert isinstance(client.saver, CheckpointSaver)
-    if client.api == "async":
-        await client.saver.acheck_interrupt(where, interrupt_id)
-    else:
-        await asyncio.to_thread(client.saver.check_interrupt, where, interrupt_id)
+    await client.do("check_interrupt", where, interrupt_id)
 
 
 async def invoke(client: Client, graph: Any, given: Any) -> dict[str, str]:
     """Run the graph, and return the ids of the open interrupts by their questions."""
-    if client.api == "async":
-        result = await graph.ainvoke(given, THREAD)
-    else:
-        result = await asyncio.to_thread(graph.invoke, given, THREAD)
+    result = await run_graph(client, graph, given, THREAD)
     return {one.value: one.id for one in result.get("__interrupt__", ())}
 
 

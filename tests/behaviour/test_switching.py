@@ -9,8 +9,8 @@ import logging
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -64,126 +64,84 @@ class Counting(JsonPlusSerializer):
         return super().dumps_typed(obj)
 
 
-# PostgreSQL, sync: every way in which a program creates LangGraph's PostgresSaver.
+# PostgreSQL: every way in which a program creates LangGraph's savers, sync and async, with what it closes at the end.
+
+AS_DOCUMENTED: Any = {"autocommit": True, "prepare_threshold": 0}
 
 
-@contextmanager
-def _pg_conn(url: str, **options: Any) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.Connection.connect(url, **{"autocommit": True, "prepare_threshold": 0, **options}) as conn:
-        yield conn
+def _pg_conn(url: str, stack: ExitStack, **options: Any) -> psycopg.Connection[Any]:
+    return stack.enter_context(psycopg.Connection.connect(url, **AS_DOCUMENTED | options))
 
 
-@contextmanager
-def pg_string(url: str) -> Iterator[Any]:
-    with PostgresSaver.from_conn_string(url) as saver:
-        yield saver
+def _in_a_pipeline(url: str, stack: ExitStack, **options: Any) -> Any:
+    conn = _pg_conn(url, stack, **options)
+    return PostgresSaver(conn, stack.enter_context(conn.pipeline()))
 
 
-@contextmanager
-def pg_string_pipeline(url: str) -> Iterator[Any]:
-    with PostgresSaver.from_conn_string(url, pipeline=True) as saver:
-        yield saver
+def _on_a_pool(url: str, stack: ExitStack) -> Any:
+    return PostgresSaver(
+        stack.enter_context(ConnectionPool(url, kwargs=AS_DOCUMENTED, min_size=1, max_size=3, open=True))
+    )
 
 
-@contextmanager
-def pg_connection(url: str) -> Iterator[Any]:
-    with _pg_conn(url) as conn:
-        yield PostgresSaver(conn)
+POSTGRES: Sequence[Callable[[str, ExitStack], Any]] = [
+    lambda url, stack: stack.enter_context(PostgresSaver.from_conn_string(url)),
+    lambda url, stack: stack.enter_context(PostgresSaver.from_conn_string(url, pipeline=True)),
+    lambda url, stack: PostgresSaver(_pg_conn(url, stack)),
+    lambda url, stack: PostgresSaver(conn=_pg_conn(url, stack), pipe=None, serde=JsonPlusSerializer()),
+    lambda url, stack: _in_a_pipeline(url, stack, row_factory=dict_row),
+    lambda url, stack: _in_a_pipeline(url, stack, autocommit=False),
+    _on_a_pool,
+]
 
 
-@contextmanager
-def pg_connection_by_name(url: str) -> Iterator[Any]:
-    with _pg_conn(url) as conn:
-        yield PostgresSaver(conn=conn, pipe=None, serde=JsonPlusSerializer())
+def test_postgres_saver(empty_postgres_url: str) -> None:
+    for way in POSTGRES:
+        with ExitStack() as stack:
+            saver = way(empty_postgres_url, stack)
+            saver.setup()
+            play(saver)
+        with PostgresSaver(empty_postgres_url) as later:
+            assert builder.compile(checkpointer=later).get_state(THREAD).values == {"number": 2}
+            later.delete_thread("1")
 
 
-@contextmanager
-def pg_connection_in_a_pipeline(url: str) -> Iterator[Any]:
-    with _pg_conn(url, row_factory=dict_row) as conn, conn.pipeline() as pipe:
-        yield PostgresSaver(conn, pipe)
+async def _apg_conn(url: str, stack: AsyncExitStack, **options: Any) -> psycopg.AsyncConnection[Any]:
+    return await stack.enter_async_context(await psycopg.AsyncConnection.connect(url, **AS_DOCUMENTED | options))
 
 
-@contextmanager
-def pg_default_connection_in_a_pipeline(url: str) -> Iterator[Any]:
-    with _pg_conn(url, autocommit=False) as conn, conn.pipeline() as pipe:
-        yield PostgresSaver(conn, pipe)
+async def _a_string(url: str, stack: AsyncExitStack) -> Any:
+    return await stack.enter_async_context(AsyncPostgresSaver.from_conn_string(url, serde=JsonPlusSerializer()))
 
 
-@contextmanager
-def pg_pool(url: str) -> Iterator[Any]:
-    kwargs = {"autocommit": True, "prepare_threshold": 0}
-    with ConnectionPool(url, kwargs=kwargs, min_size=1, max_size=3) as pool:
-        yield PostgresSaver(pool)
+async def _a_string_with_a_pipeline(url: str, stack: AsyncExitStack) -> Any:
+    return await stack.enter_async_context(AsyncPostgresSaver.from_conn_string(url, pipeline=True))
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        pg_string,
-        pg_string_pipeline,
-        pg_connection,
-        pg_connection_by_name,
-        pg_connection_in_a_pipeline,
-        pg_default_connection_in_a_pipeline,
-        pg_pool,
-    ],
-)
-def test_postgres_saver(empty_postgres_url: str, made: Callable[[str], Any]) -> None:
-    with made(empty_postgres_url) as saver:
-        saver.setup()
-        play(saver)
-    with PostgresSaver(empty_postgres_url) as later:
-        assert builder.compile(checkpointer=later).get_state(THREAD).values == {"number": 2}
+async def _a_connection(url: str, stack: AsyncExitStack) -> Any:
+    return AsyncPostgresSaver(await _apg_conn(url, stack))
 
 
-@asynccontextmanager
-async def _pg_aconn(url: str, **options: Any) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-    made = await psycopg.AsyncConnection.connect(url, **{"autocommit": True, "prepare_threshold": 0, **options})
-    async with made as conn:
-        yield conn
+async def _a_connection_in_a_pipeline(url: str, stack: AsyncExitStack) -> Any:
+    conn = await _apg_conn(url, stack, row_factory=dict_row)
+    return AsyncPostgresSaver(conn=conn, pipe=await stack.enter_async_context(conn.pipeline()))
 
 
-@asynccontextmanager
-async def apg_string(url: str) -> AsyncIterator[Any]:
-    async with AsyncPostgresSaver.from_conn_string(url, serde=JsonPlusSerializer()) as saver:
-        yield saver
+async def _a_pool(url: str, stack: AsyncExitStack) -> Any:
+    pool: Any = AsyncConnectionPool(url, kwargs=AS_DOCUMENTED, min_size=1, max_size=3, open=False)
+    return AsyncPostgresSaver(conn=await stack.enter_async_context(pool))
 
 
-@asynccontextmanager
-async def apg_string_pipeline(url: str) -> AsyncIterator[Any]:
-    async with AsyncPostgresSaver.from_conn_string(url, pipeline=True) as saver:
-        yield saver
-
-
-@asynccontextmanager
-async def apg_connection(url: str) -> AsyncIterator[Any]:
-    async with _pg_aconn(url) as conn:
-        yield AsyncPostgresSaver(conn)
-
-
-@asynccontextmanager
-async def apg_connection_in_a_pipeline(url: str) -> AsyncIterator[Any]:
-    async with _pg_aconn(url, row_factory=dict_row) as conn, conn.pipeline() as pipe:
-        yield AsyncPostgresSaver(conn=conn, pipe=pipe)
-
-
-@asynccontextmanager
-async def apg_pool(url: str) -> AsyncIterator[Any]:
-    kwargs = {"autocommit": True, "prepare_threshold": 0}
-    async with AsyncConnectionPool(url, kwargs=kwargs, min_size=1, max_size=3, open=False) as pool:
-        yield AsyncPostgresSaver(conn=pool)
-
-
-@pytest.mark.parametrize(
-    "made", [apg_string, apg_string_pipeline, apg_connection, apg_connection_in_a_pipeline, apg_pool]
-)
-async def test_async_postgres_saver(empty_postgres_url: str, made: Callable[[str], Any]) -> None:
-    async with made(empty_postgres_url) as saver:
-        await saver.setup()
-        await aplay(saver)
-    async with AsyncPostgresSaver.from_conn_string(empty_postgres_url) as later:
-        await later.setup()
-        assert (await builder.compile(checkpointer=later).aget_state(THREAD)).values == {"number": 2}
+async def test_async_postgres_saver(empty_postgres_url: str) -> None:
+    for way in (_a_string, _a_string_with_a_pipeline, _a_connection, _a_connection_in_a_pipeline, _a_pool):
+        async with AsyncExitStack() as stack:
+            saver = await way(empty_postgres_url, stack)
+            await saver.setup()
+            await aplay(saver)
+        async with AsyncPostgresSaver.from_conn_string(empty_postgres_url) as later:
+            await later.setup()
+            assert (await builder.compile(checkpointer=later).aget_state(THREAD)).values == {"number": 2}
+            await later.adelete_thread("1")
 
 
 def test_the_log_says_that_pipeline_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
@@ -227,9 +185,15 @@ def test_sqlite_saver_on_a_connection_to_a_file(tmp_path: Path, options: Any) ->
     conn.close()
 
 
-@pytest.mark.parametrize("name", [":memory:", ""])
-@pytest.mark.parametrize("row_factory", [None, sqlite3.Row, lambda cursor, row: {"n": row[0]}])
-@pytest.mark.parametrize("options", [{}, {"isolation_level": None}, {"autocommit": False}, {"autocommit": True}])
+@pytest.mark.parametrize(
+    ("name", "row_factory", "options"),
+    [
+        (":memory:", None, {}),
+        ("", sqlite3.Row, {"isolation_level": None}),
+        (":memory:", lambda cursor, row: {"n": row[0]}, {"autocommit": False}),
+        ("", None, {"autocommit": True}),
+    ],
+)
 def test_sqlite_saver_on_a_connection_to_memory(name: str, row_factory: Any, options: Any) -> None:
     if "autocommit" in options and sys.version_info < (3, 12):
         pytest.skip("sqlite3 knows autocommit since Python 3.12")
