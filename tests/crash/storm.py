@@ -1,4 +1,4 @@
-"""A program of eight OS threads that store while interrupts hit them: `tests.crash.storm <file> <seed> <who>`.
+"""A program of eight OS threads that store while interrupts hit them: `tests.crash.storm <file> <seed>`.
 
 Python delivers a Ctrl-C to the main thread. Other threads are interrupted as debuggers and servers do it.
 """
@@ -57,7 +57,7 @@ class Writer:
         return self.stored - found
 
 
-def main(path: str, seed: str, who: str) -> None:
+def main(path: str, seed: str) -> None:
     chance = random.Random(int(seed))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # It is ignored if it was for the parent.
     saver = SqliteSaver(path)
@@ -71,7 +71,7 @@ def main(path: str, seed: str, who: str) -> None:
         begin.wait()
         for _ in range(INTERRUPTS):
             time.sleep(chance.random() * PAUSE)  # A random moment.
-            victim = chance.choice(writers) if who == "all" else writers[0]
+            victim = chance.choice(writers)
             if victim is writers[0]:
                 signal.pthread_kill(victim.ident, signal.SIGINT)
             else:

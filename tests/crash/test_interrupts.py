@@ -16,13 +16,12 @@ TIMEOUT = 300
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to send to a thread")
-@pytest.mark.parametrize("who", ["main", "all"])
-def test_interrupts_at_random_moments_lose_nothing_on_a_sqlite_file(tmp_path: Path, who: str) -> None:
+def test_interrupts_at_random_moments_lose_nothing_on_a_sqlite_file(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     print("seed", seed)
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.crash.storm"]
     done = subprocess.run(
-        [*command, str(tmp_path / "checkpoints.db"), str(seed), who],
+        [*command, str(tmp_path / "checkpoints.db"), str(seed)],
         capture_output=True,
         text=True,
         timeout=TIMEOUT,

@@ -1,54 +1,30 @@
 """A deletion on PostgreSQL whose rows another transaction has changed, but not yet committed, deletes the same rows.
 
-PostgreSQL then checks the condition of the statement again on the changed row, in a way that depends on the plan. So
-each deletion is played with each kind of plan that a join can have.
+PostgreSQL then checks the condition of the statement again on the changed row.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg import sql
 
-from tests.conftest import made_database
 from tests.races.calls import do
-from tests.races.pairs import OPERATIONS, THREAD, Bench
+from tests.races.pairs import OPERATIONS, THREAD, Bench, made_bench
 from tests.tables import TABLES
 
 DELETIONS = ("delete_thread", "delete_checkpoint", "delete_for_runs", "prune", "sweep", "rollback")
 BEGINNINGS = ("plain", "labelled", "delta")
 # Each second row of a table is changed, beginning with the first or with the second one.
 PARTS = (0, 1)
-NESTED_LOOPS = ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "enable_material")
-PLANS = {
-    "as planned": (),
-    "nested loops over indexes": (*NESTED_LOOPS, "enable_bitmapscan"),
-    "nested loops over bitmaps": (*NESTED_LOOPS, "enable_indexscan"),
-    "hash joins": ("enable_nestloop", "enable_mergejoin"),
-    "merge joins": ("enable_nestloop", "enable_hashjoin"),
-}
 
 
-@pytest.fixture(scope="module", params=PLANS)
-def bench(request: pytest.FixtureRequest, postgres_dsn: str, postgres_template: str) -> Iterator[Bench]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory()))
-        name, url = stack.enter_context(made_database(postgres_dsn, postgres_template))
-        with psycopg.connect(url, autocommit=True) as server:
-            for setting in PLANS[request.param]:
-                server.execute(
-                    sql.SQL("ALTER DATABASE {} SET {} = off").format(sql.Identifier(name), sql.Identifier(setting))
-                )
-        made = Bench(url, folder, stack)
-        made.begin("delta")
-        made.connection.execute("ANALYZE")  # Without statistics, the planner sees no use for the whole key of an index.
+@pytest.fixture(scope="module")
+def bench(postgres_dsn: str, postgres_template: str) -> Iterator[Bench]:
+    with made_bench(postgres_dsn, postgres_template) as made:
         yield made
 
 

@@ -16,11 +16,11 @@ from tests.stores import Store
 
 # All operations, and separately those that once had bugs.
 MIXES = {
-    "everything": ("", 60),
-    "deleting": ("prune,rollback,delete_for_runs,delete_checkpoint", 20),
-    "labels": ("prune,sweep,label", 20),
-    "making": ("fork_thread,copy_thread,import_file", 20),
-    "copying again": ("copy_thread,prune,delete_checkpoint", 20),
+    "everything": ("", 40),
+    "deleting": ("prune,rollback,delete_for_runs,delete_checkpoint", 10),
+    "labels": ("prune,sweep,label", 10),
+    "making": ("fork_thread,copy_thread,import_file", 10),
+    "copying again": ("copy_thread,prune,delete_checkpoint", 10),
 }
 
 
