@@ -74,8 +74,8 @@ def test_what_was_acknowledged_to_concurrent_callers_survives_a_kill(own_store: 
     with own_store.open() as saver:
         saver.setup()
     with Process(write_many, own_store, TOGETHER) as writer:
-        messages = [writer.receive()]
-        time.sleep(randomly.uniform(0.2, 0.6))  # The kill comes at a random moment.
+        messages = [writer.receive() for _ in range(TOGETHER + 1)]
+        time.sleep(randomly.uniform(0, 0.4))  # The kill comes at a random moment.
         messages += writer.received()
         assert writer.kill()
         done |= dict([*messages, *writer.received()])
