@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom import CheckpointSaver, ClaimLost, ConfigError,
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.keys import CLAIM_KEY
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
-from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, ids_of, metadata, put
+from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, ids_of, metadata, put, run_graph
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
 
@@ -53,12 +53,6 @@ async def claimed(
         await leave(None, None, None)
 
 
-async def run(client: Client, graph: Any, given: Any, where: RunnableConfig, **options: Any) -> Any:
-    if client.api == "async":
-        return await graph.ainvoke(given, where, **options)
-    return await asyncio.to_thread(graph.invoke, given, where, **options)
-
-
 def takes_over(database: Database, thread_id: str = "thread") -> None:
     """Do what the next owner does once the claim has expired."""
     database.run("UPDATE claims SET token = 'another' WHERE thread_id = :thread_id", thread_id=thread_id)
@@ -74,9 +68,9 @@ def at(lease: Lease, checkpoint_id: str | None = None) -> RunnableConfig:
 async def test_a_run_with_a_claim_works_like_any_run(client: Client, database: Database, durability: str) -> None:
     graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=client.saver)
     async with claimed(client, owner="me") as lease:
-        state = await run(client, graph, {"log": ["x"]}, lease.config, durability=durability)
+        state = await run_graph(client, graph, {"log": ["x"]}, lease.config, durability=durability)
         assert state["log"] == ["x", "one", "two"]
-        again = await run(client, graph, {"log": ["y"]}, lease.config, durability=durability)
+        again = await run_graph(client, graph, {"log": ["y"]}, lease.config, durability=durability)
     found = await get(client, THREAD)
     assert found.checkpoint["channel_values"]["log"] == again["log"] == [*state["log"], "y", "one", "two"]
     token = lease.config["configurable"]["__langgraph_checkpoint_claim"]
@@ -93,14 +87,14 @@ async def test_interrupts_and_subgraphs_keep_the_claim(client: Client, database:
     inner = chain(Log, ask=ask, after=says("after")).compile()
     graph = chain(Log, inner=inner, last=says("last")).compile(checkpointer=client.saver)
     async with claimed(client, lost=True) as lease:
-        await run(client, graph, {"log": ["x"]}, lease.config)
-        state = await run(client, graph, Command(resume="me"), lease.config)
+        await run_graph(client, graph, {"log": ["x"]}, lease.config)
+        state = await run_graph(client, graph, Command(resume="me"), lease.config)
         assert state["log"][-3:] == ["me", "after", "last"]
-        await run(client, graph, {"log": ["y"]}, lease.config)
+        await run_graph(client, graph, {"log": ["y"]}, lease.config)
         takes_over(database)
         before = sorted(database.cells())
         with pytest.raises(ClaimLost):
-            await run(client, graph, Command(resume="me"), lease.config)
+            await run_graph(client, graph, Command(resume="me"), lease.config)
     assert sorted(database.cells()) == before
 
 
@@ -221,23 +215,23 @@ from tests.graphs.scenarios.nodes import Log, chain, says
 def stop(state):
     time.sleep(0.3)  # What is being stored meanwhile is stored before the pause: on SQLite it holds the write lock.
     print("here", flush=True)
-    os.kill(os.getpid(), getattr(signal, sys.argv[3]))
+    os.kill(os.getpid(), getattr(signal, sys.argv[2]))
     return {"log": ["late"]}
 
 with open_saver(sys.argv[1]) as saver:
     graph = chain(Log, one=says("one"), stop=stop, two=says("two")).compile(checkpointer=saver)
     try:
         with saver.claim("thread", ttl_seconds=2.0, owner="first") as lease:
-            graph.invoke({"log": ["slow"]}, lease.config, durability=sys.argv[2])
+            graph.invoke({"log": ["slow"]}, lease.config, durability="sync")
     except ClaimLost as error:
         print("lost", error, flush=True)
 """
 
 
 @contextmanager
-def owner(store: Store, durability: str, signal_name: str) -> Iterator[subprocess.Popen[str]]:
+def owner(store: Store, signal_name: str) -> Iterator[subprocess.Popen[str]]:
     """A process that stops itself in the middle of a run. It does not outlive the block."""
-    command = [sys.executable, "-c", OWNER, store.url, durability, signal_name]
+    command = [sys.executable, "-c", OWNER, store.url, signal_name]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
         try:
@@ -259,7 +253,7 @@ def take_over(saver: CheckpointSaver) -> Lease:
 def test_the_claim_of_a_killed_owner_expires(store: Store) -> None:
     with store.open() as saver:
         saver.setup()
-        with owner(store, "sync", "SIGKILL") as worker:
+        with owner(store, "SIGKILL") as worker:
             assert worker.stdout is not None
             assert worker.stdout.readline() == "here\n"
             worker.wait(150)
@@ -269,12 +263,11 @@ def test_the_claim_of_a_killed_owner_expires(store: Store) -> None:
         lease.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("durability", DURABILITIES)
-def test_a_paused_owner_whose_claim_expired_stores_nothing(store: Store, durability: str) -> None:
+def test_a_paused_owner_whose_claim_expired_stores_nothing(store: Store) -> None:
     with store.open() as saver:
         saver.setup()
         graph = chain(Log, one=says("one"), stop=says("quick"), two=says("two")).compile(checkpointer=saver)
-        with owner(store, durability, "SIGSTOP") as worker:
+        with owner(store, "SIGSTOP") as worker:
             assert worker.stdout is not None
             assert worker.stdout.readline() == "here\n"
             os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_checkpoint_custom import CheckpointConflict
 from langgraph_checkpoint_custom.operations import conflicts as starts
-from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put
+from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put, run_graph
 from tests.conftest import APIS
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
@@ -44,9 +44,7 @@ def rejecting(request: pytest.FixtureRequest, store: Store) -> Iterator[Client]:
 
 
 async def run(client: Client, graph: Any, given: Any, where: Any = THREAD, **options: Any) -> Any:
-    if client.api == "async":
-        return await graph.ainvoke(given, where, **options)
-    return await asyncio.to_thread(graph.invoke, given, where, **options)
+    return await run_graph(client, graph, given, where, **options)
 
 
 def meeting(saver: BaseCheckpointSaver[str]) -> Any:
@@ -243,18 +241,17 @@ def pause(state):
 with open_saver(sys.argv[1], concurrent_writers="reject") as saver:
     graph = chain(Log, one=says("one"), pause=pause).compile(checkpointer=saver)
     try:
-        graph.invoke({"log": ["slow"]}, {"configurable": {"thread_id": "thread"}}, durability=sys.argv[2])
+        graph.invoke({"log": ["slow"]}, {"configurable": {"thread_id": "thread"}}, durability="async")
     except CheckpointConflict as error:
         print("conflict", error, flush=True)
 """
 
 
-@pytest.mark.parametrize("durability", DURABILITIES)
-def test_a_paused_worker_detects_that_another_has_continued(store: Store, durability: str) -> None:
+def test_a_paused_worker_detects_that_another_has_continued(store: Store) -> None:
     with store.open(concurrent_writers="reject") as saver:
         graph = chain(Log, one=says("one"), pause=says("quick")).compile(checkpointer=saver)
         graph.invoke({"log": ["past"]}, THREAD)
-        command = [sys.executable, "-c", PAUSED, store.url, durability]
+        command = [sys.executable, "-c", PAUSED, store.url]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
             assert worker.stdout is not None
