@@ -17,34 +17,17 @@ from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.drivers.sqlite_connections import LOOK
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid, put, put_chain
 from tests.behaviour.test_basics import test_a_checkpoint_is_read_complete  # noqa: F401
-from tests.behaviour.test_cancellation import (  # noqa: F401
-    test_a_put_is_stored_completely_or_not_at_all,
-    test_cancelling_many_calls_at_once_loses_no_connection,
-    test_reads_that_are_cancelled_do_no_harm,
-)
+from tests.behaviour.test_cancellation import test_a_put_is_stored_completely_or_not_at_all  # noqa: F401
 from tests.behaviour.test_concurrency import (  # noqa: F401
-    test_16_os_threads_run_concurrently,
     test_64_tasks_run_concurrently,
-    test_event_loops_may_start_and_end_concurrently,
     test_os_threads_and_tasks_run_concurrently,
-    test_the_first_use_may_come_from_many_tasks_at_once,
 )
 from tests.behaviour.test_foreign_file import official
-from tests.behaviour.test_lifecycle import (  # noqa: F401
-    test_closing_during_a_list_ends_it_with_an_error,
-)
+from tests.behaviour.test_lifecycle import test_closing_during_a_list_ends_it_with_an_error  # noqa: F401
 from tests.behaviour.test_list_while_reading_and_writing import (  # noqa: F401
-    test_an_iterator_may_be_closed_or_broken_out_of,
     test_loops_may_be_nested,
-    test_many_loops_run_concurrently,
-    test_the_body_may_delete_checkpoints_that_the_loop_has_returned,
     test_the_body_may_prune_the_listed_thread,
-    test_the_body_may_read,
     test_the_body_may_write_newer_checkpoints,
-)
-from tests.behaviour.test_loops import (  # noqa: F401
-    test_a_saver_works_in_several_event_loops_at_once,
-    test_sync_calls_work_inside_a_loop_while_its_tasks_wait,
 )
 from tests.conftest import check_what_is_left, needs_error_codes
 from tests.crash import test_kill
@@ -52,11 +35,9 @@ from tests.crash.processes import Process
 from tests.crash.programs import set_up
 from tests.crash.test_fork import (  # noqa: F401
     test_the_child_has_its_own_connections_and_its_end_does_not_matter,
-    test_what_the_child_stores_is_stored_even_if_the_parent_closes_first,
 )
 from tests.crash.test_kill import (  # noqa: F401
     randomly,
-    test_a_kill_while_the_tables_are_created_does_no_harm,
     test_what_was_acknowledged_survives_a_kill_and_nothing_is_half_stored,
     test_what_was_acknowledged_to_concurrent_callers_survives_a_kill,
 )
@@ -89,7 +70,6 @@ def own_store(store: Store) -> Store:
 def few_kills(monkeypatch: pytest.MonkeyPatch) -> None:
     """In WAL mode, the tests kill more often."""
     monkeypatch.setattr(test_kill, "KILLS", 20)
-    monkeypatch.setattr(test_kill, "SETUP_KILLS", 5)
 
 
 @pytest.fixture

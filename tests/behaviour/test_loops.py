@@ -79,25 +79,6 @@ async def test_sync_calls_work_inside_a_loop_while_its_tasks_wait(saver: Checkpo
     assert len(list(saver.list(None))) == 16
 
 
-def test_a_saver_works_in_several_event_loops_at_once(saver: CheckpointSaver) -> None:
-    errors: list[BaseException] = []
-
-    def work(number: int) -> None:
-        try:
-            for turn in range(2):
-                asyncio.run(use(saver, f"{number} {turn}"))
-        except BaseException as error:
-            errors.append(error)
-
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert errors == []
-    assert len(list(saver.list(None))) == 12
-
-
 def test_an_abandoned_iterator_does_not_disturb_the_next_loop(saver: CheckpointSaver) -> None:
     """An iterator that one loop has abandoned."""
 
