@@ -1,4 +1,4 @@
-"""Servers that the tests share: one for each database and each type of event loop."""
+"""Servers that the tests share: one for each database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from tests.server.processes import LOOK, TIMEOUT, Server, running
 from tests.server.threads import Threads
 from tests.stores import Store
 
-LOOPS = ("shared", "isolated")
+# What the tests share; the two servers of `pair` have both types of event loop on one database.
+SERVERS = [("sqlite", "isolated"), ("postgres", "shared")]
 OPTIONS = {
     "CHECKPOINT_CONCURRENT_WRITERS": "reject",
     "CHECKPOINT_ENCRYPTION_KEYS": "A_KEY",
@@ -120,11 +121,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory, is_citus: bool) -> Iterato
 
 
 @pytest.fixture(
-    params=[(backend, loops) for backend in BACKENDS for loops in LOOPS],
+    params=SERVERS,
     ids=lambda param: "-".join(param),
 )
 def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
-    """A running server, once for each database and each type of event loop."""
+    """A running server, once for each database."""
     return servers.server(*request.param)
 
 
