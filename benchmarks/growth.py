@@ -405,6 +405,7 @@ class Measurement:
                 if "thread_id" in columns:
                     self._database.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
         self._model("model short", short)
+        self._model("warm", long)
         if self._given.statistics == "wrong":
             self._database.execute("ANALYZE")
         if self._given.threads:
@@ -433,7 +434,7 @@ class Measurement:
 
     def measure(self) -> None:
         """Do everything once; single calls several times."""
-        self._shape("model", "model short")  # Catalogs are read.
+        self._shape("warm", "warm")  # Catalogs are read.
         self.costs.clear()
         for shape in self._given.shapes:
             self._shape(shape, shape)

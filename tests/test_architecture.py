@@ -247,9 +247,9 @@ ACROSS_THREADS = {
     "threads_with_label",
     "label_names",
 }
-# Statements that use the thread of the previous statement, or name their threads in another way.
+# Statements that use the thread of the previous statement, name their threads in another way, or read no rows.
 CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")
-CONTINUING = {"select_fork_point", "limit_waiting"}
+CONTINUING = {"select_fork_point", "limit_waiting", "free_pages", "give_back_page"}
 # Statements that only the command line sends (`verify`, `stats` and `doctor` read everything), and the one that reads
 # the role's rights when a saver opens.
 INSPECTING = ("catalog_", "sizes", "doctor_", "thread_at", "hides_tenants")

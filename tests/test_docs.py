@@ -306,7 +306,7 @@ COMMANDS = sorted(
         for command in re.findall(rf"(?:^ *|`|&& ){PROGRAM}([^`]*)", line)
     }
 )
-DESTROYING = ("delete", "prune", "rollback", "sweep")
+ASKING = ("delete", "prune", "rollback", "sweep", "vacuum")
 KEYS = {"KEY_2025": "0123456789abcdef", "KEY_2026": "fedcba9876543210"}
 CHECKPOINTS = ("1f0c4a52-7d5c-6f0e-8003-5d0b7a1c2e44", "1f0c4a53-0a10-6b1a-8004-9f1be0c3a511")
 
@@ -354,6 +354,6 @@ def test_the_documents_commands_run(
     arguments = [
         request.getfixturevalue("empty_postgres_url") if each.startswith("postgresql:") else each for each in arguments
     ]
-    if name in DESTROYING and not {"--yes", "--dry-run"} & set(arguments):
+    if name in ASKING and not {"--yes", "--dry-run"} & set(arguments):
         arguments.append("--yes")
     assert main([name, *arguments]) == 0
