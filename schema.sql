@@ -103,6 +103,31 @@ CREATE TABLE langgraph_checkpoint.labels (
     PRIMARY KEY (thread_id, name)
 );
 
+-- When a sweep is to look at a thread again. A thread's first checkpoint inserts its row; later ones do not touch it.
+CREATE TABLE langgraph_checkpoint.threads (
+    thread_id text COLLATE "C" PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL,
+    -- Seconds since 1970, as all times here. 0: at the next sweep.
+    due_at double precision NOT NULL DEFAULT 0,
+    -- What set_ttl() has said, or NULL: after how many seconds, and whether to 'delete' or to 'keep_latest'.
+    ttl_seconds double precision,
+    strategy text
+);
+
+CREATE INDEX threads_due ON langgraph_checkpoint.threads (tenant, due_at, thread_id);
+
+-- What the sweeps of each tenant have done; '' are the threads without a tenant.
+CREATE TABLE langgraph_checkpoint.sweeps (
+    tenant text COLLATE "C" PRIMARY KEY,
+    -- A digest of what they keep. After a change, all threads are due.
+    policy text NOT NULL,
+    -- When all threads got their row in `threads` for the last time. 0: that is still to be done.
+    armed_at double precision NOT NULL DEFAULT 0,
+    -- When the last sweep that ended had begun, and when it ended.
+    started_at double precision NOT NULL DEFAULT 0,
+    finished_at double precision
+);
+
 -- Threads that somebody has claimed: writes that come with another token are refused.
 CREATE TABLE langgraph_checkpoint.claims (
     thread_id text COLLATE "C" PRIMARY KEY,
@@ -144,6 +169,15 @@ CREATE POLICY tenants ON langgraph_checkpoint.writes
 ALTER TABLE langgraph_checkpoint.labels ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.labels
     USING (texteq(langgraph_checkpoint.tenant_of(thread_id), (SELECT langgraph_checkpoint.current_tenant())));
+ALTER TABLE langgraph_checkpoint.threads ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.threads
+    USING (texteq(tenant, (SELECT langgraph_checkpoint.current_tenant())))
+    WITH CHECK (
+        tenant = (SELECT langgraph_checkpoint.current_tenant()) AND tenant = langgraph_checkpoint.tenant_of(thread_id)
+    );
+ALTER TABLE langgraph_checkpoint.sweeps ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.sweeps
+    USING (texteq(tenant, (SELECT langgraph_checkpoint.current_tenant())));
 ALTER TABLE langgraph_checkpoint.claims ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.claims
     USING (texteq(langgraph_checkpoint.tenant_of(thread_id), (SELECT langgraph_checkpoint.current_tenant())));

@@ -107,7 +107,7 @@ def test_tables_are_strict(path: Path) -> None:
     tables = connection.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
     strict = {name: bool(is_strict) for name, is_strict in tables if not name.startswith("sqlite_")}
     connection.close()
-    assert strict.keys() > {"checkpoints", "blobs", "writes", "labels", "claims"}
+    assert strict.keys() > {"checkpoints", "blobs", "writes", "threads", "sweeps", "labels", "claims"}
     assert all(strict.values())
 
 

@@ -69,6 +69,24 @@ CREATE TABLE langgraph_checkpoint.labels (
     PRIMARY KEY (thread_id, name)
 );
 
+CREATE TABLE langgraph_checkpoint.threads (
+    thread_id text COLLATE "C" PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL,
+    due_at double precision NOT NULL DEFAULT 0,
+    ttl_seconds double precision,
+    strategy text
+);
+
+CREATE INDEX threads_due ON langgraph_checkpoint.threads (tenant, due_at, thread_id);
+
+CREATE TABLE langgraph_checkpoint.sweeps (
+    tenant text COLLATE "C" PRIMARY KEY,
+    policy text NOT NULL,
+    armed_at double precision NOT NULL DEFAULT 0,
+    started_at double precision NOT NULL DEFAULT 0,
+    finished_at double precision
+);
+
 CREATE TABLE langgraph_checkpoint.claims (
     thread_id text COLLATE "C" PRIMARY KEY,
     token text COLLATE "C" NOT NULL,
@@ -104,6 +122,15 @@ CREATE POLICY tenants ON langgraph_checkpoint.writes
 ALTER TABLE langgraph_checkpoint.labels ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.labels
     USING (texteq(langgraph_checkpoint.tenant_of(thread_id), (SELECT langgraph_checkpoint.current_tenant())));
+ALTER TABLE langgraph_checkpoint.threads ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.threads
+    USING (texteq(tenant, (SELECT langgraph_checkpoint.current_tenant())))
+    WITH CHECK (
+        tenant = (SELECT langgraph_checkpoint.current_tenant()) AND tenant = langgraph_checkpoint.tenant_of(thread_id)
+    );
+ALTER TABLE langgraph_checkpoint.sweeps ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.sweeps
+    USING (texteq(tenant, (SELECT langgraph_checkpoint.current_tenant())));
 ALTER TABLE langgraph_checkpoint.claims ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.claims
     USING (texteq(langgraph_checkpoint.tenant_of(thread_id), (SELECT langgraph_checkpoint.current_tenant())));

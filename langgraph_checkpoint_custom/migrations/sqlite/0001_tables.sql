@@ -68,6 +68,24 @@ CREATE TABLE labels (
     PRIMARY KEY (thread_id, name)
 ) STRICT;
 
+CREATE TABLE threads (
+    thread_id TEXT PRIMARY KEY NOT NULL,
+    tenant TEXT NOT NULL,
+    due_at REAL NOT NULL DEFAULT 0,
+    ttl_seconds REAL,
+    strategy TEXT
+) STRICT;
+
+CREATE INDEX threads_due ON threads (tenant, due_at, thread_id);
+
+CREATE TABLE sweeps (
+    tenant TEXT PRIMARY KEY NOT NULL,
+    policy TEXT NOT NULL,
+    armed_at REAL NOT NULL DEFAULT 0,
+    started_at REAL NOT NULL DEFAULT 0,
+    finished_at REAL
+) STRICT;
+
 CREATE TABLE claims (
     thread_id TEXT PRIMARY KEY NOT NULL,
     token TEXT NOT NULL,

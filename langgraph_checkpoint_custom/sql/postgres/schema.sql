@@ -85,7 +85,8 @@ SELECT nodename, nodeport FROM run_command_on_workers('SHOW jit') WHERE result <
 
 -- name: schema_distribute
 -- One table after the other: Citus refuses to share a table after it has used several connections. Every server has a
--- copy of the table of migrations, so that a saver can connect to any of them. All rows of a thread are on one server.
+-- copy of the tables of migrations and of sweeps, so that a saver can connect to any of them. All rows of a thread are
+-- on one server.
 SELECT
     set_config('citus.multi_shard_modify_mode', 'sequential', true),
     create_reference_table($$langgraph_checkpoint.langgraph_checkpoint_migrations$$),
@@ -101,4 +102,8 @@ SELECT
     ),
     create_distributed_table(
         $$langgraph_checkpoint.claims$$, 'thread_id', colocate_with => $$langgraph_checkpoint.checkpoints$$
-    )
+    ),
+    create_distributed_table(
+        $$langgraph_checkpoint.threads$$, 'thread_id', colocate_with => $$langgraph_checkpoint.checkpoints$$
+    ),
+    create_reference_table($$langgraph_checkpoint.sweeps$$)
