@@ -36,7 +36,13 @@ from langgraph_checkpoint_custom.errors import (
     ThreadBusy,
     ThreadExists,
 )
-from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecord, ThreadRecord, WaitingThread
+from langgraph_checkpoint_custom.model.records import (
+    CheckpointRecord,
+    RunRecord,
+    SweepStatus,
+    ThreadRecord,
+    WaitingThread,
+)
 from langgraph_checkpoint_custom.observed import OperationEvent, log_slow_operations
 from langgraph_checkpoint_custom.overlay import aoverlay, overlay
 from langgraph_checkpoint_custom.retention import Retention, Swept
@@ -78,6 +84,7 @@ __all__ = [
     "SqliteSaver",
     "StaleInterrupt",
     "StorageError",
+    "SweepStatus",
     "Swept",
     "ThreadBusy",
     "ThreadExists",

@@ -1,7 +1,7 @@
 """Retention: what `sweep` deletes, and a policy that a saver applies at regular intervals.
 
-A sweep goes from thread to thread, newest first, with a transaction for each. So it blocks no run for longer than a
-prune of one thread does. You can stop it and start it again at any time.
+A sweep goes from thread to thread, with a transaction for each. So it blocks no run for longer than a prune of one
+thread does. You can stop it and start it again at any time. `operations/sweep.py` says at which threads it looks.
 """
 
 from __future__ import annotations
@@ -9,31 +9,53 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
 import weakref
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Operation, follow
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy
 from langgraph_checkpoint_custom.model.filter import wanted
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, flag
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, flag
 from langgraph_checkpoint_custom.model.records import ThreadPage
-from langgraph_checkpoint_custom.operations.delete import delete_idle, prune_thread
+from langgraph_checkpoint_custom.operations.delete import delete_idle
 from langgraph_checkpoint_custom.operations.free_pages import give_back_pages
 from langgraph_checkpoint_custom.operations.leases import release_claim, renew_claim, take_claim
 from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, thread_exists, threads_page
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
-from langgraph_checkpoint_custom.operations.sweep import Prospect, prospect, time_of
+from langgraph_checkpoint_custom.operations.sweep import (
+    BEFORE_ALL,
+    WEEK,
+    LastSweep,
+    Policy,
+    Prospect,
+    arm_page,
+    begin_policy,
+    due_page,
+    grown_page,
+    grown_ranges,
+    ids_page,
+    last_sweep,
+    look_at_thread,
+    note_armed,
+    note_swept,
+    prospect,
+    sweep_thread,
+)
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Threads that one statement returns.
 PAGE = 200
 # Seconds; the claim of the sweeping process lasts at least this long. After that, another process may sweep.
 SWEEPER_TTL = 60.0
+# Operations of a sweep that read a page of threads. After each, the claim is renewed.
+_PAGES = {"arm_page", "due_page", "grown_page", "threads_page"}
 # The sweeping process has a claim on this thread; no thread of a caller or tenant can have this id.
 _SWEEPER = f"{TENANT_MARK}{TENANT_MARK}sweep"
 
@@ -44,29 +66,32 @@ _LOG = logging.getLogger("langgraph_checkpoint_custom")
 class Retention:
     """What to keep; `sweep`, or a saver's option `retention`, deletes the rest.
 
+    Without `older_than`, `keep_last` and `max_bytes`, only threads are swept whose time to live is over; see `set_ttl`.
+
     Attributes:
         older_than: Threads in which nothing has been stored for this long are deleted.
         keep_last: In the other threads, this number of the newest checkpoints of each namespace is kept; `prune` does
             the same with 1.
         max_bytes: Threads are kept, those with the latest activity first, while their stored values take at most this
             number of bytes together. A thread that no longer fits is deleted. Older ones that still fit are kept.
+            Each sweep then reads all threads.
         filter: Only threads whose newest checkpoint has this metadata, as in `threads`. The other threads, and those
             whose metadata cannot be read, are neither counted nor changed.
+        keep_waiting: Whether a thread that waits for a human stays when its time to live is over.
         every: Seconds between two sweeps, for a saver that sweeps at regular intervals.
 
     Raises:
-        ConfigError: A value cannot be used, or none of `older_than`, `keep_last` and `max_bytes` is given.
+        ConfigError: A value cannot be used.
     """
 
     older_than: timedelta | None = None
     keep_last: int | None = None
     max_bytes: int | None = None
     filter: Mapping[str, Any] | None = None
+    keep_waiting: bool = True
     every: float = 3600.0
 
     def __post_init__(self) -> None:
-        if self.older_than is None and self.keep_last is None and self.max_bytes is None:
-            raise ConfigError("a Retention needs older_than, keep_last or max_bytes")
         if self.older_than is not None and not _is_more(self.older_than, timedelta(), timedelta):
             days = "such as timedelta(days=30)"
             raise ConfigError(f"older_than must be a positive timedelta, {days}, not {self.older_than!r}")
@@ -77,6 +102,7 @@ class Retention:
         if self.max_bytes is not None and not _is_more(self.max_bytes, -1, int):
             raise ConfigError(f"max_bytes must be an int of 0 or more, not {self.max_bytes!r}")
         wanted(self.filter)
+        flag("keep_waiting", self.keep_waiting)
         if not _is_more(self.every, 0, (int, float)) or self.every > threading.TIMEOUT_MAX:
             raise ConfigError(
                 f"every must be more than 0 seconds, and at most {threading.TIMEOUT_MAX:.0f}, not {self.every!r}"
@@ -92,7 +118,7 @@ class Swept:
     """What a sweep has deleted, or what a dry run would delete.
 
     Attributes:
-        threads: Threads that were examined.
+        threads: Threads that were examined: those that were due or had grown, and that the filter matches.
         deleted_threads: Threads that were deleted.
         deleted_checkpoints: Checkpoints that were deleted, or are now hidden because others need them. Those of deleted
             threads are included.
@@ -133,61 +159,108 @@ def sweep_operations(
     return all_of_them
 
 
+def _policy(keep: Retention) -> Policy:
+    """Return what decides about each thread alone."""
+    older_than = None if keep.older_than is None else keep.older_than.total_seconds()
+    return Policy(older_than, keep.keep_last, wanted(keep.filter), keep.keep_waiting)
+
+
 def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool) -> Operations:
     """The operations for the threads of one tenant, or for those without a tenant."""
-    conditions = wanted(keep.filter)
-    page: ThreadPage | None = ThreadPage(AFTER_ALL, "", (), PAGE)
-    swept = Swept()
-    while page is not None:
-        reply = yield threads_page(d, codec, page, conditions, even_unreadable=True)
-        for record in reply.threads:
-            swept.threads += 1
-            yield from _sweep_thread(d, codec, keep, now, record.thread_id, swept, dry_run=dry_run)
-        page = reply.after
+    swept, begun, policy = Swept(), now.timestamp(), _policy(keep)
+    digest = policy.digest()
+    last: LastSweep | None = yield last_sweep(d)
+    if last is not None and (last.policy != digest or not last.armed_at):
+        last = None  # Another policy, so that all threads are due.
+    is_new, started_at = last is None, begun if last is None else last.started_at
+    looks_at_grown = policy.keep_last is not None and not is_new
+    seen: set[str] = set()  # Threads that were due and may have grown.
+    gone: set[str] = set()  # Threads that a sweep would have deleted by now.
+
+    def visit(thread_ids: Sequence[str]) -> Generator[Operation[Any], Any, None]:
+        for thread_id in thread_ids:
+            if thread_id not in seen:
+                outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
+                swept.add(Swept(*outcome))
+                if dry_run and outcome.deleted:
+                    gone.add(thread_id)
+        if looks_at_grown:
+            seen.update(thread_ids)
+
+    if dry_run and is_new:  # A sweep would arm all threads first.
+        yield from _pages(partial(ids_page, d), d.ranges(), visit)
+    else:
+        if not dry_run and (last is None or last.armed_at + WEEK <= begun):
+            if is_new:
+                yield begin_policy(d, digest)
+            yield from _pages(partial(arm_page, d, again=is_new), d.ranges(), visit)
+            yield note_armed(d, digest, begun, started_at)
+        yield from _pages(partial(due_page, d, begun), [BEFORE_ALL], visit)
+        if looks_at_grown:
+            yield from _pages(partial(grown_page, d), grown_ranges(started_at), visit)
+    if keep.max_bytes is not None:
+        swept.threads = swept.deleted_threads
+        yield from _limit_bytes(d, codec, keep, keep.max_bytes, swept, gone, dry_run=dry_run)
+    if not dry_run:
+        yield note_swept(d, digest, begun, time.time())
     return swept
 
 
-def _sweep_thread(
-    d: SqlDialect, codec: Values, keep: Retention, now: datetime, thread_id: str, swept: Swept, *, dry_run: bool
+T = TypeVar("T")
+
+
+def _pages(
+    read: Callable[[T], Operation[tuple[Sequence[str], T | None]]],
+    starts: Iterable[T],
+    visit: Callable[[Sequence[str]], Generator[Operation[Any], Any, None]],
 ) -> Generator[Operation[Any], Any, None]:
-    found: Prospect | None = yield prospect(d, thread_id, {1, keep.keep_last or 1})
+    """Read page after page of threads, from each of these starts, and visit them."""
+    for start in starts:
+        at: T | None = start
+        while at is not None:
+            thread_ids, at = yield read(at)
+            yield from visit(thread_ids)
+
+
+def _limit_bytes(
+    d: SqlDialect,
+    codec: Values,
+    keep: Retention,
+    max_bytes: int,
+    swept: Swept,
+    gone: Set[str],
+    *,
+    dry_run: bool,
+) -> Generator[Operation[Any], Any, None]:
+    """Delete the threads that do not fit, of all that match; `gone` are those that a dry run counts as deleted."""
+    page: ThreadPage | None = ThreadPage(AFTER_ALL, "", (), PAGE)
+    while page is not None:
+        reply = yield threads_page(d, codec, page, wanted(keep.filter), even_unreadable=True)
+        for record in reply.threads:
+            if record.thread_id not in gone:
+                swept.threads += 1
+                yield from _fit(d, record.thread_id, max_bytes, swept, dry_run=dry_run)
+        page = reply.after
+
+
+def _fit(
+    d: SqlDialect, thread_id: str, max_bytes: int, swept: Swept, *, dry_run: bool
+) -> Generator[Operation[Any], Any, None]:
+    found: Prospect | None = yield prospect(d, thread_id)
     if found is None:
         return
-    idle = False
-    if keep.older_than is not None:
-        time = yield time_of(d, codec, Key(thread_id, *found.newest))
-        idle = time is not None and now - time > keep.older_than
-    left = found.checkpoints
-    if found.labelled or not idle:
-        keep_last = 1 if idle else keep.keep_last
-        if keep_last and (superseded := found.superseded[keep_last]):
-            if not dry_run:
-                before = yield from _size(d, thread_id)
-                yield prune_thread(d, thread_id, keep_last)
-                swept.freed_bytes += max(0, before - (yield from _size(d, thread_id)))
-            swept.deleted_checkpoints += superseded
-            left -= superseded
-        if keep.max_bytes is None:
-            return
-        size = yield from _size(d, thread_id)
-        if found.labelled or swept.kept_bytes + size <= keep.max_bytes:
-            swept.kept_bytes += size
-            return
-    else:
-        size = yield from _size(d, thread_id)
+    sizes = yield sizes_of_threads(d, [thread_id])
+    size: int = sizes[thread_id].size.bytes
+    if found.labelled or swept.kept_bytes + size <= max_bytes:
+        swept.kept_bytes += size
+        return
     if not dry_run:
-        yield delete_idle(d, thread_id, found.newest[1])
+        yield delete_idle(d, thread_id, found.newest)
         if (yield thread_exists(d, thread_id)):  # A run has continued, or a label was set.
             return
     swept.deleted_threads += 1
-    swept.deleted_checkpoints += left
+    swept.deleted_checkpoints += found.checkpoints
     swept.freed_bytes += size
-
-
-def _size(d: SqlDialect, thread_id: str) -> Generator[Operation[Any], Any, int]:
-    sizes = yield sizes_of_threads(d, [thread_id])
-    size: int = sizes[thread_id].size.bytes
-    return size
 
 
 def now() -> datetime:
@@ -252,7 +325,7 @@ class Sweeper:
             if self._stopped.is_set():
                 raise _Stopped
             answer = driver.run(op)
-            if op.name == "threads_page":
+            if op.name in _PAGES:
                 driver.run(renew_claim(d, _SWEEPER, token, ttl_seconds))
             return answer
 

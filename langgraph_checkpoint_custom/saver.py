@@ -407,8 +407,14 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Source: BaseCheckpointSaver.put.
         """
         encoded = self._encode(config, checkpoint, metadata, new_versions)
-        if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
-            self._driver.send(*self._dialect.put_form(encoded))
+        dialect = self._dialect
+        if (
+            type(encoded) is CheckpointRow
+            and self._sends_rows
+            and dialect.sends_forms
+            and (encoded.parent_id or encoded.checkpoint_ns or dialect.begins_in_one)
+        ):
+            self._driver.send(*dialect.put_form(encoded))
             return self._remember_stored(encoded)
         if self._is_one_statement(encoded) and self._driver.send(*self._dialect.put_on_parent_form(encoded.row)):
             return self._remember_stored(encoded.row)
@@ -428,8 +434,14 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Async version of `put`."""
         encoded = self._encode(config, checkpoint, metadata, new_versions)
-        if type(encoded) is CheckpointRow and self._sends_rows and self._dialect.sends_forms:
-            await self._driver.asend(*self._dialect.put_form(encoded))
+        dialect = self._dialect
+        if (
+            type(encoded) is CheckpointRow
+            and self._sends_rows
+            and dialect.sends_forms
+            and (encoded.parent_id or encoded.checkpoint_ns or dialect.begins_in_one)
+        ):
+            await self._driver.asend(*dialect.put_form(encoded))
             return self._remember_stored(encoded)
         if self._is_one_statement(encoded) and await self._driver.asend(*self._dialect.put_on_parent_form(encoded.row)):
             return self._remember_stored(encoded.row)

@@ -67,6 +67,7 @@ class _Shared:
 
     def __init__(self, settings: Settings) -> None:
         self.saver = open_saver(settings.url, **settings.all_options())
+        self.saver._is_behind_server = True
         self.entries = 0
         self._settings = settings
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, get_args
+from datetime import timedelta
+from typing import Any, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
 
@@ -36,6 +37,7 @@ from langgraph_checkpoint_custom.model.records import (
     RECORDS,
     CheckpointRecord,
     RunRecord,
+    SweepStatus,
     ThreadPage,
     ThreadRecord,
     WaitingThread,
@@ -53,6 +55,7 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     thread_exists,
     threads_page,
 )
+from langgraph_checkpoint_custom.operations.sweep import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.thread_states import State, threads_in_state
 from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -64,6 +67,7 @@ class ThreadMethods(ABC):
 
     _dialect: SqlDialect
     _driver: Driver
+    _is_behind_server = False
 
     @property
     @abstractmethod
@@ -95,6 +99,49 @@ class ThreadMethods(ABC):
         """Async version of `sweep`."""
         operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants)
         return await afollow(operations, self._driver.arun)
+
+    def set_ttl(
+        self, thread_id: str, ttl: timedelta | None, *, strategy: Literal["delete", "keep_latest"] = "delete"
+    ) -> None:
+        """Give a thread a time to live: if nothing has been stored in it for that long, a sweep deletes it.
+
+        For this thread it replaces the `older_than` of a retention, whose filter and whose labels it outranks. Each
+        checkpoint that a run stores begins the time anew. Until a sweep comes, the thread can be read and continued.
+
+        Args:
+            thread_id: The thread.
+            ttl: The time, or None to take it back.
+            strategy: "delete" deletes the thread. "keep_latest" deletes all but the newest checkpoint of each
+                namespace, and those with a label.
+
+        Raises:
+            CheckpointNotFound: The thread has no checkpoint yet.
+        """
+        self._driver.run(self._ttl(thread_id, ttl, strategy))
+
+    async def aset_ttl(
+        self, thread_id: str, ttl: timedelta | None, *, strategy: Literal["delete", "keep_latest"] = "delete"
+    ) -> None:
+        """Async version of `set_ttl`."""
+        await self._driver.arun(self._ttl(thread_id, ttl, strategy))
+
+    def _ttl(self, thread_id: str, ttl: timedelta | None, strategy: str) -> Operation[None]:
+        if ttl is not None and not (isinstance(ttl, timedelta) and ttl > timedelta()):
+            raise ConfigError(f"ttl must be a positive timedelta, such as timedelta(days=30), or None, not {ttl!r}")
+        if self._is_behind_server:
+            raise ConfigError("behind an Agent Server, use the server's own ttl: it deletes threads with their runs")
+        if strategy not in ("delete", "keep_latest"):
+            raise ConfigError(f"unknown strategy {strategy!r}; use 'delete' or 'keep_latest'")
+        seconds = None if ttl is None else ttl.total_seconds()
+        return set_ttl(self._dialect, thread_text(thread_id), seconds, None if ttl is None else strategy)
+
+    def sweep_status(self) -> SweepStatus:
+        """Return when the last sweep ended and how many threads are due, of those without a tenant or of one tenant."""
+        return self._driver.run(sweep_status(self._dialect, now().timestamp()))
+
+    async def asweep_status(self) -> SweepStatus:
+        """Async version of `sweep_status`."""
+        return await self._driver.arun(sweep_status(self._dialect, now().timestamp()))
 
     # Threads, runs and checkpoints without values
 

@@ -246,10 +246,23 @@ ACROSS_THREADS = {
     "threads_of_runs",
     "threads_with_label",
     "label_names",
+    "arm_threads",
+    "thread_ids",
+    "select_due",
+    "select_grown",
 }
 # Statements that use the thread of the previous statement, name their threads in another way, or read no rows.
 CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")
 CONTINUING = {"select_fork_point", "limit_waiting", "free_pages", "give_back_page"}
+CONTINUING = {
+    "select_fork_point",
+    "limit_waiting",
+    "select_sweep",
+    "begin_policy",
+    "note_armed",
+    "note_swept",
+    "count_due",
+}
 # Statements that only the command line sends (`verify`, `stats` and `doctor` read everything), and the one that reads
 # the role's rights when a saver opens.
 INSPECTING = ("catalog_", "sizes", "doctor_", "thread_at", "hides_tenants")

@@ -83,7 +83,7 @@ def sweep(
 
             def run(op: Operation[Any]) -> Any:
                 nonlocal seen
-                if op.name == "prospect":
+                if op.name in ("sweep_thread", "look_at_thread"):
                     seen += 1
                     report(seen, "dry run" if dry_run else "work")
                 return saver.backend.driver.run(op)

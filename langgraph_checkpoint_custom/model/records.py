@@ -6,7 +6,7 @@ Must not know: SQL, connections, serializers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from langchain_core.runnables import RunnableConfig
@@ -112,6 +112,20 @@ class WaitingThread(NamedTuple):
     def config(self) -> RunnableConfig:
         """The config to answer with: `graph.invoke(Command(resume={id: …}), waiting.config)`."""
         return {"configurable": {"thread_id": self.thread_id}}
+
+
+class SweepStatus(NamedTuple):
+    """What sweeps have done for the threads without a tenant, or for those of one.
+
+    Attributes:
+        finished_at: When the last sweep ended that was not stopped before; None if there was none.
+        overdue: The number of threads that a sweep should look at by now, up to 10,000.
+        lag: How long the first of these has been due.
+    """
+
+    finished_at: datetime | None
+    overdue: int
+    lag: timedelta
 
 
 class ThreadPage(NamedTuple):

@@ -78,7 +78,7 @@ def delete_for_runs(d: SqlDialect, thread_id: str, run_ids: Sequence[str]) -> St
     Source: BaseCheckpointSaver.delete_for_runs.
     """
     removal, written = yield from _decide(d, thread_id, partial(of_runs, run_ids=run_ids), run_ids)
-    yield from _remove(d, thread_id, removal, removal.open(written), run_ids)
+    yield from remove(d, thread_id, removal, removal.open(written), run_ids)
 
 
 @operation("exclusive")
@@ -92,7 +92,7 @@ def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     Source: BaseCheckpointSaver.prune.
     """
     removal, _ = yield from _decide(d, thread_id, partial(superseded, keep=keep))
-    yield from _remove(d, thread_id, removal)
+    yield from remove(d, thread_id, removal)
 
 
 @operation("exclusive")
@@ -105,7 +105,8 @@ def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
     Idempotent: yes.
     """
     removal, _ = yield from _decide(d, thread_id, partial(unless_newer, newest=newest))
-    yield from _remove(d, thread_id, removal, more=d.delete_all_writes(thread_id).statements if removal.gone else ())
+    more = (*d.delete_all_writes(thread_id).statements, *d.drop_thread(thread_id).statements) if removal.gone else ()
+    yield from remove(d, thread_id, removal, more=more)
 
 
 @operation("exclusive", reports_change=True)
@@ -121,7 +122,7 @@ def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     place = key.checkpoint_ns, key.checkpoint_id or ""
     removal, _ = yield from _decide(d, key.thread_id, partial(of_checkpoint, place=place))
     _refuse_labels(removal, f"checkpoint {key.checkpoint_id!r} of thread {key.thread_id!r} was not deleted")
-    yield from _remove(d, key.thread_id, removal, removal.reopened())
+    yield from remove(d, key.thread_id, removal, removal.reopened())
     return removal.found(place)
 
 
@@ -140,7 +141,7 @@ def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
         raise checkpoint_not_found(key)
     _refuse_labels(removal, f"thread {key.thread_id!r} was not changed")
     early = d.delete_early_writes(key.thread_id, key.checkpoint_id).statements if removal.deletes_visible() else ()
-    yield from _remove(d, key.thread_id, removal, removal.reopened(), more=early)
+    yield from remove(d, key.thread_id, removal, removal.reopened(), more=early)
     return config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
 
 
@@ -174,7 +175,7 @@ def sends_for(d: SqlDialect, thread_id: str, rows: Sequence[Row]) -> Steps[set[P
     return {(checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in found}
 
 
-def _remove(
+def remove(
     d: SqlDialect,
     thread_id: str,
     removal: Removal,

@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.rows import Encoded
-from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
     KIND_MARK,
@@ -40,13 +40,20 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def put_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint that is one row and refers to no other rows, and its parameters.
 
-        A checkpoint that exists is replaced.
+        A checkpoint that exists is replaced. `begins_in_one` says whether that is all for the first one of a thread.
         """
 
     def insert_checkpoint(self, row: CheckpointRow) -> RoundTrip:
-        """Store a checkpoint with `put_form`."""
+        """Store a checkpoint with `put_form`, and with a first one the row of the thread."""
         form, params = self.put_form(row)
-        return self._send(form.with_params(params))
+        arming = self._arming(row) if form is self._found.layout.put else ()
+        return self._send(form.with_params(params), *arming)
+
+    def _arming(self, row: CheckpointRow) -> Sequence[Statement]:
+        """Return what inserts the row of a thread, if a checkpoint begins one."""
+        if row.parent_id or row.checkpoint_ns:
+            return ()
+        return (self.statement("arm_thread", thread_id=row.thread_id),)
 
     def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint that is one row, if its parent exists and is not hidden, and its parameters.

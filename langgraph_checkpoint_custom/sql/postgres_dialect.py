@@ -53,8 +53,10 @@ class PostgresDialect(SqlDialect):
     hashes = True
     filter_contains = True
     negative_limit = 0
+    begins_in_one = True
     sent_for: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
         {
+            "delete_thread": ("delete_thread", "drop_thread"),
             "delete_checkpoints": ("delete_writes", "delete_checkpoints", "cut_from_deleted"),
             "searchable_make": ("searchable_drop", "searchable_make", "searchable_make_view"),
         }
@@ -105,7 +107,9 @@ class PostgresDialect(SqlDialect):
         """What stores a checkpoint that is one row, and its parameters."""
         thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id
         lists = map(_texts, row[7:11]) if row.delta_channels or row.blob_channels else (_texts(row[7]), *_EMPTY)
-        return self._found.layout.put, (thread_id, *row[1:7], *lists, *row[11:], self.tenant)
+        layout = self._found.layout
+        form = layout.put if row.parent_id or row.checkpoint_ns else layout.first_put
+        return form, (thread_id, *row[1:7], *lists, *row[11:], self.tenant)
 
     def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint on its parent, with the schema, by which it finds the thread's lock."""
@@ -125,7 +129,10 @@ class PostgresDialect(SqlDialect):
         }
         # With `only_newest`, the second of two concurrent puts has to see the first, so each holds the lock alone.
         locks = self._lock(thread_id) if only_newest else self._share(thread_id)
-        return self._send(self.statement("put_problems" if self.layout else "put_checkpoint", **params), locks=locks)
+        if self.layout:
+            return self._send(self.statement("put_problems", **params), locks=locks)
+        trip = self._send(self.statement("put_checkpoint", **params), locks=locks)
+        return trip._replace(after=(*self._arming(encoded.row), *trip.after))
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
         """Store the blobs and the checkpoint in distributed tables; otherwise `put_checkpoint` does that, too."""
@@ -135,7 +142,7 @@ class PostgresDialect(SqlDialect):
         location = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
         blobs = [self.statement("put_blobs", **location, **_blobs(encoded))] if encoded.blobs else []
         form, params = self.put_form(row)
-        return self._send(*blobs, form.with_params(params), locks=self._share(row.thread_id))
+        return self._send(*blobs, form.with_params(params), *self._arming(row), locks=self._share(row.thread_id))
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task in one statement."""
@@ -176,13 +183,20 @@ def _layout(schema: str, name: str | None) -> Layout:
         )
         for migration in load_migrations("postgres")
     ]
-    puts = Together(_first_three, partial(_put_together, texts), _no_rows)
+    put, first_put = (
+        Form("put", "write", one, texts[one], Together(_first_three, partial(_put_together, texts, many), _no_rows))
+        for one, many in (
+            ("insert_checkpoint", "insert_checkpoints"),
+            ("insert_first_checkpoint", "insert_first_checkpoints"),
+        )
+    )
     writes = Together(_first_four, partial(_write_together, texts), _no_rows)
     return Layout(
         name,
         MappingProxyType(texts),
         migrations,
-        put=Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"], puts),
+        put=put,
+        first_put=put if name else first_put,  # Citus has no statement that inserts into two tables.
         put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
         latest=_read_form(texts, "page_latest", "page_of_latest"),
         exact=_read_form(texts, "page_exact", "page_of_exact"),
@@ -209,11 +223,11 @@ def _read_together(name: str, sql: str, calls: Sequence[Sequence[Any]]) -> Round
     return RoundTrip([Statement(name, sql, params)])
 
 
-def _put_together(texts: Mapping[str, str], calls: Sequence[Sequence[Any]]) -> RoundTrip:
+def _put_together(texts: Mapping[str, str], name: str, calls: Sequence[Sequence[Any]]) -> RoundTrip:
     rows = sorted(calls, key=_first_three)  # All batches insert in the same order, to avoid deadlocks.
     columns = list(zip(*rows, strict=True))
     names = ("thread_ids", "namespaces", "checkpoint_ids", "parent_ids", "root_ids", "run_ids")
-    params = {name: _texts(column) for name, column in zip(names, columns, strict=False)} | {
+    params = {each: _texts(column) for each, column in zip(names, columns, strict=False)} | {
         "formats": _numbers(columns[6]),
         "inline_channels": _texts(columns[7]),
         "delta_channels": _texts(columns[8]),
@@ -224,7 +238,7 @@ def _put_together(texts: Mapping[str, str], calls: Sequence[Sequence[Any]]) -> R
         "metadata_filters": _texts(columns[15]),
         "tenant": "",
     }
-    return _limited(texts, Statement("insert_checkpoints", texts["insert_checkpoints"], params))
+    return _limited(texts, Statement(name, texts[name], params))
 
 
 def _write_together(texts: Mapping[str, str], calls: Sequence[Sequence[Any]]) -> RoundTrip:

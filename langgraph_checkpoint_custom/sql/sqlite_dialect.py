@@ -39,9 +39,16 @@ class SqliteDialect(SqlDialect):
     hashes = False
     filter_contains = False
     negative_limit = None
+    begins_in_one = False
     sent_for = MappingProxyType(
         {
-            "delete_thread": ("delete_thread", "delete_thread_writes", "delete_thread_blobs", "delete_thread_labels"),
+            "delete_thread": (
+                "delete_thread",
+                "delete_thread_writes",
+                "delete_thread_blobs",
+                "delete_thread_labels",
+                "drop_thread",
+            ),
             "delete_checkpoints": ("delete_writes", "delete_checkpoints"),
             # A transaction holds the one write lock from its start.
             "schema_lock": (),
@@ -105,7 +112,7 @@ class SqliteDialect(SqlDialect):
         blobs = [location + blob for blob in encoded.blobs]
         put = [Statement("put_blobs", self._texts["put_blobs"], blobs)] if blobs else []
         form, params = self.put_form(row)
-        return self._send(*put, form.with_params(params))
+        return self._send(*put, form.with_params(params), *self._arming(row))
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads one checkpoint and its writes, and its parameters."""
@@ -156,11 +163,13 @@ class SqliteDialect(SqlDialect):
 def _layout() -> Layout:
     texts = load_statements("sqlite")
     insert = texts["insert_few_writes"]
+    put = Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"])
     return Layout(
         None,
         texts,
         load_migrations("sqlite"),
-        put=Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"]),
+        put=put,
+        first_put=put,
         put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
         latest=Form("get_tuple", "read", "read_latest", texts["read_latest"]),
         exact=Form("get_tuple", "read", "read_exact", texts["read_exact"]),

@@ -33,6 +33,7 @@ class Layout:
         put: Stores a checkpoint that is one row and refers to no other rows; one that exists is replaced.
         put_on_parent: The same for one whose parent has to exist and not to be hidden; the reply has a row if it was
             stored.
+        first_put: As `put`, the first checkpoint of a thread; also stores the row of the thread, if one statement can.
         latest: Reads the rows of the newest checkpoint of a thread and namespace, which are the parameters: `TupleRow`.
         exact: Reads the rows of the checkpoint of a key: `TupleRow`.
         writes: What stores that many writes of a task.
@@ -43,6 +44,7 @@ class Layout:
     migrations: Sequence[Migration]
     put: Form
     put_on_parent: Form
+    first_put: Form
     latest: Form
     exact: Form
     writes: Mapping[int, Form]
@@ -81,6 +83,8 @@ class Statements(ABC):
     """Whether a dict or list in a filter matches values that contain it, as in LangGraph's saver of the database."""
     negative_limit: ClassVar[int | None]
     """What a limit below zero means, as in LangGraph's saver of the database; None means all."""
+    begins_in_one: ClassVar[bool]
+    """Whether one statement stores the first checkpoint of a thread and the row of the thread."""
     sent_for: ClassVar[Mapping[str, Sequence[str]]]
     """The statements that are sent for a name, in their order, where that is not the one statement of that name."""
     _percent: ClassVar[str] = "%"

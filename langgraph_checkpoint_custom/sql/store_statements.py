@@ -66,6 +66,46 @@ class StoreStatements(Statements):
         """Give this number of free pages of a SQLite file back to the file system."""
         return self._send(*[self.statement("give_back_page")] * number)
 
+    # Retention
+
+    def select_sweep(self) -> RoundTrip:
+        """Read the cells of a `LastSweep`, if there was one."""
+        return self.ask("select_sweep")
+
+    def sweep_status(self, now: float, limit: int) -> RoundTrip:
+        """Read the same, and the number of threads that are due, up to a limit, and since when."""
+        return self.ask("select_sweep", "count_due", now=now, limit=limit)
+
+    def begin_policy(self, policy: str) -> RoundTrip:
+        """Store what the sweeps keep, before all threads are armed."""
+        return self.ask("begin_policy", policy=policy)
+
+    def note_armed(self, policy: str, armed_at: float, started_at: float) -> RoundTrip:
+        """Store that all threads are armed, unless the sweeps have another policy."""
+        return self.ask("note_armed", policy=policy, armed_at=armed_at, started_at=started_at)
+
+    def note_swept(self, policy: str, started_at: float, finished_at: float) -> RoundTrip:
+        """Store that a sweep has ended; the reply is empty if the sweeps have another policy."""
+        return self.ask("note_swept", policy=policy, started_at=started_at, finished_at=finished_at)
+
+    def arm_threads(self, within: Range, threads: int, *, again: bool) -> RoundTrip:
+        """Insert rows of the first threads of a range; the first reply has their number and the last of them."""
+        params = {**within._asdict(), "threads": threads, "again": again}
+        return self.ask("threads_counted", "arm_threads", **params)
+
+    def thread_ids(self, within: Range, threads: int) -> RoundTrip:
+        """Read the stored ids of the first threads of a range."""
+        return self.ask("thread_ids", **within._asdict(), threads=threads)
+
+    def select_due(self, now: float, after: tuple[float, str], limit: int) -> RoundTrip:
+        """Read the first stored threads that are due, after a time and a thread, each with when it was due."""
+        due_after, thread_id = after
+        return self.ask("select_due", now=now, due_after=due_after, thread_id=thread_id, limit=limit)
+
+    def select_grown(self, bottom: str, top: str, after: str, limit: int) -> RoundTrip:
+        """Read the first checkpoint ids of a range, each with its stored thread; of the first id, threads after one."""
+        return self.ask("select_grown", bottom=bottom, top=top, thread_id=after, limit=limit)
+
     # Moving
 
     def select_checkpoint_ids(self, thread_ids: Sequence[str]) -> RoundTrip:
@@ -115,7 +155,8 @@ class StoreStatements(Statements):
 
     def import_rows(self, thread_id: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> RoundTrip:
         """Store rows of a thread, each with its kind, unless a row with the same key exists."""
-        return self._send(*(self.statement(f"import_{kind}s", **row, thread_id=thread_id) for kind, row in rows))
+        imports = [self.statement(f"import_{kind}s", **row, thread_id=thread_id) for kind, row in rows]
+        return self._send(*imports, self.statement("arm_thread", thread_id=thread_id))
 
     # Encrypting again
 

@@ -209,6 +209,7 @@ class ThreadStatements(Statements):
             self.statement("mark_fork", thread_id=target, **start)
             if start
             else self.statement("copy_labels", thread_id=source, target=target),
+            self.statement("arm_thread", thread_id=target),
             self.statement("count_checkpoints", thread_id=source),
         )
 
@@ -217,6 +218,33 @@ class ThreadStatements(Statements):
         self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
     ) -> Sequence[Statement]:
         """Return what `sent_for` has for a name, for many keys: with two parts of checkpoints, with three of blobs."""
+
+    # Retention
+
+    def select_for_sweep(self, thread_id: str) -> RoundTrip:
+        """Hold the thread's lock alone, and read its outline and labels, and its row in `threads` if it has one."""
+        return self.read_for_sweep(thread_id)._replace(before=self.select_outline(thread_id).before)
+
+    def read_for_sweep(self, thread_id: str) -> RoundTrip:
+        """Read as `select_for_sweep`, without a lock."""
+        return self.ask("select_outline", "select_labels", "select_arming", thread_id=thread_id)
+
+    def select_metadata(self, key: Key) -> RoundTrip:
+        """Read the metadata of a checkpoint."""
+        return self.ask("select_metadata", **key._asdict())
+
+    def rearm_thread(self, thread_id: str, due_at: float, seen: float | None) -> RoundTrip:
+        """Say when a thread is due again, unless it is no more due at the time that was seen."""
+        return self.ask("rearm_thread", thread_id=thread_id, due_at=due_at, seen=seen)
+
+    def set_ttl(self, thread_id: str, ttl_seconds: float | None, strategy: str | None) -> RoundTrip:
+        """Store the time to live of a thread; the reply is empty if it has no checkpoint."""
+        statements = self._statements("set_ttl", thread_id=thread_id, ttl_seconds=ttl_seconds, strategy=strategy)
+        return self._send(*statements, locks=self._share(thread_id))
+
+    def drop_thread(self, thread_id: str) -> RoundTrip:
+        """Delete the row of a thread in `threads`, if it has no checkpoint left."""
+        return self.ask("drop_thread", thread_id=thread_id)
 
     # Interrupts
 

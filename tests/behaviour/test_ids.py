@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from itertools import product
@@ -56,6 +56,7 @@ METHODS: dict[str, Callable[[Client, Any], Awaitable[object]]] = {
     "thread_exists": lambda client, bad: client.do("thread_exists", bad),
     "runs": lambda client, bad: client.do("runs", bad),
     "history of records": lambda client, bad: client.collect("history", config(bad)),
+    "set_ttl": lambda client, bad: client.do("set_ttl", bad, timedelta(days=1)),
     "label": lambda client, bad: client.do("label", config(bad), "name"),
     "unlabel": lambda client, bad: client.do("unlabel", bad, "name"),
     "labelled": lambda client, bad: client.do("labelled", bad, "name"),
@@ -66,7 +67,7 @@ METHODS: dict[str, Callable[[Client, Any], Awaitable[object]]] = {
     "rollback": lambda client, bad: client.do("rollback", bad, "1"),
 }
 # They take no thread id, or only a prefix of one.
-WITHOUT_THREAD = {"acount_threads", "ainterrupts", "asweep", "atenants"}
+WITHOUT_THREAD = {"acount_threads", "ainterrupts", "asweep", "asweep_status", "atenants"}
 
 
 NO_TEXT: list[Any] = [None, 5, 1.5, True, b"a", ("a",)]

@@ -188,7 +188,7 @@ def test_the_filter_of_a_retention_is_checked_when_it_is_created(filter: Any) ->
 
 
 def test_a_thread_that_changes_during_a_sweep_stays(saver: CheckpointSaver) -> None:
-    """A run stores a checkpoint, or somebody sets a label, after the sweep has looked."""
+    """A run stores a checkpoint, or somebody sets a label, after the sweep has found the thread."""
 
     def goes_on() -> None:
         put(saver, "t", 2)
@@ -210,7 +210,7 @@ def test_a_thread_that_changes_during_a_sweep_stays(saver: CheckpointSaver) -> N
         except StopIteration as end:
             done = end.value
         else:
-            if op.name == "delete_idle":
+            if op.name == "sweep_thread":
                 meanwhile[op.arguments()["thread_id"]]()
             answer = saver._driver.run(op)
     assert done.deleted_threads == 0
@@ -243,7 +243,6 @@ def test_real_graphs_continue_after_a_sweep(saver: CheckpointSaver, scenario: Ca
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "older_than, keep_last or max_bytes"),
         ({"older_than": timedelta()}, "older_than"),
         ({"keep_last": 0}, "keep_last must be an int of 1"),
         ({"max_bytes": -1}, "max_bytes"),

@@ -193,7 +193,7 @@ def role(postgres_url: str) -> Iterator[str]:
         connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
-TABLES = ("checkpoints", "blobs", "writes", "claims")
+TABLES = ("checkpoints", "blobs", "writes", "threads", "claims")
 
 
 def rows(url: str, *before: str) -> dict[str, list[str]]:

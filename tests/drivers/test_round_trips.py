@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any, cast
 
 import psycopg
@@ -85,6 +86,8 @@ async def test_each_operation_takes_as_many_round_trips_as_designed(postgres_url
             "prune, with a delta channel": (4, lambda: client.prune(["t"])),
             "delete_for_runs": (5, lambda: client.delete_for_runs(["run-other", "unknown"])),
             "delete_for_runs, none": (0, lambda: client.delete_for_runs([])),
+            "set_ttl": (1, lambda: client.do("set_ttl", "t", timedelta(days=1))),
+            "sweep_status": (1, lambda: client.do("sweep_status")),
             "delete_thread": (1, lambda: client.delete_thread("copy")),
         }
         counted = {name: await round_trips(call) for name, (_, call) in calls.items()}

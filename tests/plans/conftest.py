@@ -46,6 +46,8 @@ INSERT INTO langgraph_checkpoint.writes
 SELECT 't1' || t, '', CASE t WHEN 7 THEN '000100' ELSE '000050' END, 'asks', -3, '', NULL, '__interrupt__',
     'msgpack', '\\x90'
 FROM generate_series(0, 49) AS t;
+INSERT INTO langgraph_checkpoint.threads
+SELECT DISTINCT thread_id, '', 1000.0 + substr(thread_id, 2)::integer FROM langgraph_checkpoint.checkpoints;
 """
 FILL_SQLITE = """
 WITH RECURSIVE t (t) AS (SELECT 0 UNION ALL SELECT t + 1 FROM t WHERE t < :threads),
@@ -76,6 +78,7 @@ INSERT INTO writes
 SELECT 't1' || t, '', CASE t WHEN 7 THEN '000100' ELSE '000050' END, 'asks', -3, '', NULL, '__interrupt__',
     'msgpack', x'90'
 FROM t;
+INSERT INTO threads SELECT DISTINCT thread_id, '', 1000.0 + substr(thread_id, 2), NULL, NULL FROM checkpoints;
 """
 SIZES = {"threads": THREADS, "long": LONG, "short": SHORT}
 
@@ -109,6 +112,9 @@ def few_postgres_threads(request: pytest.FixtureRequest, postgres_dsn: str, post
             for statement in FILL_POSTGRES.split(";\n"):
                 if statement.strip():
                     cursor.execute(statement, {"threads": 9, "long": 1_000, "short": 1_000})
+            cursor.execute(  # What a sweep knows of threads is one row of each, of however many checkpoints.
+                "INSERT INTO langgraph_checkpoint.threads SELECT 'x' || n, '', n FROM generate_series(1, 2000) AS n"
+            )
             if request.param:
                 cursor.execute("ANALYZE")
         with open_saver(url) as saver:

@@ -109,6 +109,19 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "sizes of threads": (d.sizes([THREE], 10_000), 1_500),
         "sizes of threads, in part": (d.sizes([d.only("t0"), d.only("t1")], 100), 650),
         "doctor": (d.select_for_doctor(THREE), 2_500),
+        # The threads of a sweep. All but one of the 1,961 have the checkpoint 000050.
+        "due threads": (d.select_due(1_500.0, (1_200.0, ""), 20), 20),
+        "new checkpoints": (d.select_grown("0039", "\U0010ffff", "", 20), 22),
+        "new checkpoints of many threads": (d.select_grown("000050", "\U0010ffff", "t1700", 20), 2_000),
+        "threads to arm": (d.arm_threads(ALL_THREADS, 500, again=False), 510),
+        "threads to arm again": (d.arm_threads(ALL_THREADS, 500, again=True), 510),
+        "ids of threads": (d.thread_ids(ALL_THREADS, 500), 510),
+        "when a thread is due": (RoundTrip([d.statement("select_arming", thread_id="t7")]), 1),
+        "thread armed again": (d.rearm_thread("t7", 2_000.0, 1_007.0), 0),
+        "thread without checkpoints": (d.drop_thread("t7"), 2),
+        "time to live": (d.set_ttl("t7", 60.0, "delete"), 1),
+        "how many are due": (RoundTrip([d.statement("count_due", now=1_500.0, limit=100)]), 100),
+        "metadata": (d.select_metadata(Key("t7", "", "000050")), 1),
         "delta history": (d.select_delta_history(Key("t0", "", "003999"), ["log"]), 2_000),
     }
 
@@ -183,6 +196,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "delete a thread": d.delete_thread("t7"),
         "places": d.select_checkpoint_ids(["t7"]),
         "outline that a sweep reads": d.read_outline("t7"),
+        "outline that a sweep decides by": d.select_for_sweep("t7"),
         "fork point": d.select_fork_point("t7", "t8", None, "run7-3"),
         "fork": d.store_copies("t7", "new", forked, forked.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
         "label": d.label_checkpoint(Key("t7", "", None), "name"),
@@ -275,7 +289,7 @@ def sqlite_plan(connection: sqlite3.Connection, statement: Statement) -> list[st
 
 
 # The aliases of tables that are too large to be read from end to end.
-TABLES = ("checkpoints", "blobs", "writes", "labels", "c", "b", "w", "d", "e", "o", "l")
+TABLES = ("checkpoints", "blobs", "writes", "labels", "threads", "c", "b", "w", "d", "e", "o", "l")
 
 
 def sqlite_reads(path: Path, statement: Statement) -> list[str]:

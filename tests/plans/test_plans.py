@@ -60,6 +60,7 @@ BATCHED: dict[str, tuple[Callable[[SqlDialect, str], tuple[Form, Sequence[Any]]]
     "latest": (lambda d, thread: d.read_form(Key(thread, "", None)), 20),
     "by id": (lambda d, thread: d.read_form(Key(thread, "", "000077")), 20),
     "put": (lambda d, thread: d.put_form(a_checkpoint(thread)), 0),
+    "first put": (lambda d, thread: d.put_form(a_checkpoint(thread)._replace(parent_id=None)), 1),
     "put_writes": (some_writes, 0),
 }
 

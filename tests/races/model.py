@@ -151,6 +151,11 @@ class Model:
             return self._imported(state, call, answer)
         if call.name == "sweep":
             return self._swept(state, effect, answer)
+        if call.name == "set_ttl":
+            asked = Call("thread_exists", call.args[:1])
+            exists = self.answer(state, asked) == ("ok", comparable(asked, True))
+            is_right = answer[0] == "ok" if exists else answer == ("error", "CheckpointNotFound")
+            return [state] if is_right else []
         if call.owner and dict(state.claims).get(self.thread_of(call)) != call.owner:
             return [state] if answer == ("error", "ClaimLost") else []
         if call.name == "put" and self._apply(state, effect, _may_be_refused)[0][1]:

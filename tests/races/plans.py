@@ -116,6 +116,7 @@ EVERYTHING: Mapping[str, float] = {
     "fork_thread": 4,
     "label": 4,
     "unlabel": 2,
+    "set_ttl": 1,
     "claim": 2,
     "import_file": 1,
     "reencrypt": 1,
@@ -260,6 +261,9 @@ class Plan:
     def _sweep(self) -> Call:
         keep = self._random.choice([retention(1), retention(1), retention(2), retention(older_than=True)])
         return Call("sweep", (keep,))
+
+    def _set_ttl(self) -> Call:
+        return Call("set_ttl", (self._thread(), None))
 
     def _rollback(self) -> Call:
         thread_id = self._thread()

@@ -40,6 +40,7 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
             {
                 "Retention": ("retention.md", "Retention("),
                 "Swept": ("retention.md", "saver.sweep("),
+                "SweepStatus": ("retention.md", "saver.sweep_status("),
                 "ThreadRecord": ("threads.md", "saver.threads("),
                 "CheckpointRecord": ("threads.md", "saver.history("),
                 "RunRecord": ("threads.md", "saver.runs("),
@@ -183,6 +184,8 @@ METHODS: dict[str, Links] = {
         "rollback": ("threads.md", "saver.rollback("),
         "prune": ("threads.md", "saver.prune("),
         "sweep": ("retention.md", "saver.sweep("),
+        "set_ttl": ("retention.md", "saver.set_ttl("),
+        "sweep_status": ("retention.md", "saver.sweep_status("),
     },
     "Tenants and keys": {
         "for_tenant": ("frameworks.md", ".for_tenant("),

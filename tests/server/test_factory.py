@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom import ClosedError, PostgresSaver, SqliteSaver, StorageError, server
+from langgraph_checkpoint_custom import ClosedError, ConfigError, PostgresSaver, SqliteSaver, StorageError, server
 from langgraph_checkpoint_custom.server import checkpointer
 from tests.behaviour.helpers import config
 from tests.conftest import BACKENDS, made_database, needs_error_codes
@@ -76,6 +77,8 @@ async def test_the_saver_is_shared_until_the_last_entry_exits(named: Store) -> N
         async with checkpointer() as other:
             assert other is saver
         assert await saver.aget_tuple(config()) is None
+        with pytest.raises(ConfigError, match="use the server's own ttl"):
+            await saver.aset_ttl("thread", timedelta(days=1))
     with pytest.raises(ClosedError):
         await saver.aget_tuple(config())
     check_no_session(named)

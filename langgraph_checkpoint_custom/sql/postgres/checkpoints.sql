@@ -7,11 +7,28 @@ INSERT INTO langgraph_checkpoint.checkpoints (
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
 )
 
--- name: insert_checkpoint
--- A checkpoint that refers to no other rows. Parameters go by position.
+-- fragment: one_checkpoint
 -- include: into_checkpoints
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %s, %b, %s, %s)
 -- include: replace_checkpoint
+
+-- name: insert_checkpoint
+-- A checkpoint that refers to no other rows. Parameters go by position.
+-- include: one_checkpoint
+
+-- fragment: arm_stored
+-- differs: the first checkpoint of a thread and the row of the thread are one statement, of which several are a batch.
+-- On SQLite, arm_thread follows. The row is looked up first, as there. A scalar subquery is never planned as a scan.
+INSERT INTO langgraph_checkpoint.threads (thread_id, tenant) SELECT s.thread_id, s.tenant FROM stored s
+WHERE (SELECT t.thread_id FROM langgraph_checkpoint.threads t WHERE t.thread_id = s.thread_id) IS NULL
+ON CONFLICT (thread_id) DO NOTHING
+
+-- name: insert_first_checkpoint
+WITH stored AS (
+    -- include: one_checkpoint
+    RETURNING thread_id, tenant
+)
+-- include: arm_stored
 
 -- name: insert_checkpoint_on_parent
 -- insert_checkpoint for one whose parent has to exist and not to be hidden. A row says that it was stored. It is not if
@@ -28,8 +45,8 @@ WHERE pg_try_advisory_xact_lock_shared(hashtextextended(parent.thread_id, hashte
 -- include: replace_checkpoint
 RETURNING true
 
--- name: insert_checkpoints
--- insert_checkpoint for a batch. The lists of each checkpoint are array literals.
+-- fragment: many_checkpoints
+-- The lists of each checkpoint are array literals.
 -- include: into_checkpoints
 SELECT
     m.thread_id, m.checkpoint_ns, m.checkpoint_id, m.parent_id, m.root_id, m.run_id, m.format,
@@ -46,6 +63,18 @@ FROM unnest(
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
 )
 -- include: replace_checkpoint
+
+-- name: insert_checkpoints
+-- insert_checkpoint for a batch.
+-- include: many_checkpoints
+
+-- name: insert_first_checkpoints
+-- insert_first_checkpoint for a batch.
+WITH stored AS (
+    -- include: many_checkpoints
+    RETURNING thread_id, tenant
+)
+-- include: arm_stored
 
 -- fragment: with_problems
 WITH refs AS MATERIALIZED (

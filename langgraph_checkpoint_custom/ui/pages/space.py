@@ -64,7 +64,7 @@ def _parts(named: Sequence[tuple[str, int, str | None]]) -> list[Part]:
 
 
 def sweep(inspector: Inspector, request: Request) -> Response:
-    """What a sweep with a given retention would delete. It goes through all threads."""
+    """What a sweep with a given retention would delete."""
     asked = {name: request.query_params.get(name, "").strip() for name in ("days", "keep", "megabytes")}
     days, keep, megabytes = (_number(name, text) for name, text in asked.items())
     retention: dict[str, Any] = {
@@ -72,6 +72,8 @@ def sweep(inspector: Inspector, request: Request) -> Response:
         "keep_last": None if keep is None else int(keep),
         "max_bytes": None if megabytes is None else int(megabytes * 1_000_000),
     }
+    if not any(asked.values()):
+        raise ConfigError("say what a sweep should keep: days, keep or megabytes")
     store = inspector.store(request)
     swept = store.saver.sweep(Retention(**retention), dry_run=True, tenants=False)
     return inspector.page(request, "sweep.html", asked=asked, swept=swept)

@@ -1,0 +1,92 @@
+-- Retention: at which threads a sweep looks. Times are in seconds since 1970; `due_at` 0 means at the next sweep.
+
+-- name: arm_thread
+-- Inserts the row of a thread, with its first checkpoint. The row is looked up first: on PostgreSQL, ON CONFLICT alone
+-- would wait for a transaction that deletes or changes it. If that deletes it, the thread gets a row by arm_threads.
+INSERT INTO langgraph_checkpoint.threads (thread_id, tenant)
+SELECT %(thread_id)s, %(tenant)s
+WHERE NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s)
+ON CONFLICT (thread_id) DO NOTHING
+
+-- name: arm_threads
+-- Inserts the rows of up to `threads` threads of a range. With `again`, those that have one are due, too.
+-- include: candidates_by_id
+INSERT INTO langgraph_checkpoint.threads (thread_id, tenant)
+SELECT thread_id, %(tenant)s FROM candidates WHERE thread_id IS NOT NULL
+ON CONFLICT (thread_id) DO UPDATE SET due_at = 0 WHERE %(again)s
+
+-- name: thread_ids
+-- The threads that arm_threads reaches.
+-- include: candidates_by_id
+SELECT thread_id FROM candidates WHERE thread_id IS NOT NULL
+
+-- name: hasten_thread
+UPDATE langgraph_checkpoint.threads SET due_at = 0 WHERE thread_id = %(thread_id)s
+
+-- name: set_ttl
+-- A row says that the thread exists.
+INSERT INTO langgraph_checkpoint.threads (thread_id, tenant, ttl_seconds, strategy)
+SELECT thread_id, %(tenant)s, CAST(%(ttl_seconds)s AS double precision), %(strategy)s FROM (
+    SELECT thread_id FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
+) AS t
+WHERE true
+ON CONFLICT (thread_id) DO UPDATE
+SET due_at = 0, ttl_seconds = excluded.ttl_seconds, strategy = excluded.strategy
+RETURNING thread_id
+
+-- name: select_due
+SELECT thread_id, due_at FROM langgraph_checkpoint.threads
+WHERE tenant = %(tenant)s AND due_at <= %(now)s AND (due_at, thread_id) > (%(due_after)s, %(thread_id)s)
+ORDER BY due_at, thread_id LIMIT %(limit)s
+
+-- name: select_grown
+-- The checkpoints from an id on.
+SELECT checkpoint_id, thread_id FROM langgraph_checkpoint.checkpoints
+WHERE tenant = %(tenant)s AND checkpoint_id >= %(bottom)s AND checkpoint_id < %(top)s
+AND (checkpoint_id, thread_id) > (%(bottom)s, %(thread_id)s)
+ORDER BY checkpoint_id, thread_id LIMIT %(limit)s
+
+-- name: select_arming
+-- When a thread is due, and what set_ttl has said.
+SELECT due_at, ttl_seconds, strategy FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s
+
+-- name: select_metadata
+SELECT metadata_type, metadata FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+
+-- name: rearm_thread
+-- Unless somebody has changed the row since it was read.
+INSERT INTO langgraph_checkpoint.threads AS t (thread_id, tenant, due_at)
+VALUES (%(thread_id)s, %(tenant)s, %(due_at)s)
+ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE t.due_at = %(seen)s
+
+-- name: drop_thread
+-- Deletes the row of a thread that has no checkpoint left. For NOT EXISTS, PostgreSQL might read the table from its start.
+DELETE FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s
+AND (SELECT min(checkpoint_ns) FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s) IS NULL
+
+-- name: select_sweep
+-- What the sweeps of a tenant have done.
+SELECT policy, armed_at, started_at, finished_at FROM langgraph_checkpoint.sweeps WHERE tenant = %(tenant)s
+
+-- name: begin_policy
+INSERT INTO langgraph_checkpoint.sweeps (tenant, policy) VALUES (%(tenant)s, %(policy)s)
+ON CONFLICT (tenant) DO UPDATE SET policy = excluded.policy, armed_at = 0, started_at = 0
+
+-- name: note_armed
+UPDATE langgraph_checkpoint.sweeps SET armed_at = %(armed_at)s, started_at = %(started_at)s
+WHERE tenant = %(tenant)s AND policy = %(policy)s
+
+-- name: note_swept
+-- A row says that the sweeps still have this policy.
+UPDATE langgraph_checkpoint.sweeps SET started_at = %(started_at)s, finished_at = %(finished_at)s
+WHERE tenant = %(tenant)s AND policy = %(policy)s
+RETURNING policy
+
+-- name: count_due
+-- How many of the threads that a sweep has armed are due, up to a number, and since when.
+SELECT count(*), min(due_at) FROM (
+    SELECT due_at FROM langgraph_checkpoint.threads
+    WHERE tenant = %(tenant)s AND due_at > 0 AND due_at <= %(now)s
+    ORDER BY due_at LIMIT %(limit)s
+) AS due

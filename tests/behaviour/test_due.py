@@ -1,0 +1,383 @@
+"""A sweep looks at the threads that are due and at those that have grown, and finds late what no rule has found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.types import INTERRUPT
+from langgraph.types import Interrupt
+
+from langgraph_checkpoint_custom import (
+    CheckpointNotFound,
+    CheckpointSaver,
+    ConfigError,
+    OperationEvent,
+    Retention,
+    Swept,
+)
+from langgraph_checkpoint_custom.engine.operation import Operation, follow
+from langgraph_checkpoint_custom.model.filter import wanted
+from langgraph_checkpoint_custom.operations.sweep import DUE, WEEK, Policy, Thread, fate
+from langgraph_checkpoint_custom.retention import sweep_operations
+from langgraph_checkpoint_custom.tools.exchange import export_file, import_file
+from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
+from tests.stores import Client, Store
+
+DAY = timedelta(days=1)
+NOW = datetime.now(timezone.utc)
+
+
+def put(
+    saver: CheckpointSaver, thread_id: str, *, after: RunnableConfig | None = None, days: float = 0, **more: Any
+) -> RunnableConfig:
+    """A checkpoint with an id of LangGraph's, whose time is `days` ago."""
+    document = checkpoint(next_uuid(), {"a": thread_id})
+    document["ts"] = (NOW - days * DAY).isoformat()
+    return saver.put(after or config(thread_id), document, metadata(**more), {"a": "1"})
+
+
+def threads(saver: CheckpointSaver) -> list[str]:
+    return sorted(found.thread_id for found in saver.threads())
+
+
+class Sweeps:
+    """Sweeps a saver at any time, and counts the operations of the last sweep."""
+
+    def __init__(self, saver: CheckpointSaver, keep: Retention) -> None:
+        self.saver = saver
+        self.keep = keep
+        self.ran: Counter[str] = Counter()
+
+    def steps(self, at: datetime = NOW, *, dry_run: bool = False) -> Generator[Operation[Any], None, None]:
+        """Sweep operation by operation: each is run when the next one is asked for."""
+        operations = sweep_operations(
+            self.saver._dialect, self.saver._codec, self.keep, at, dry_run=dry_run, tenants=True
+        )
+        answer = None
+        while True:
+            try:
+                op = operations.send(answer)
+            except StopIteration:
+                return
+            yield op
+            answer = self.saver._driver.run(op)
+
+    def __call__(self, at: datetime = NOW, *, dry_run: bool = False) -> Swept:
+        self.ran.clear()
+
+        def run(op: Operation[Any]) -> Any:
+            self.ran[op.name] += 1
+            return self.saver._driver.run(op)
+
+        operations = sweep_operations(
+            self.saver._dialect, self.saver._codec, self.keep, at, dry_run=dry_run, tenants=True
+        )
+        return follow(operations, run)
+
+    @property
+    def visits(self) -> int:
+        return self.ran["sweep_thread"] + self.ran["look_at_thread"]
+
+
+def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(store: Store) -> None:
+    """However many there are, with any retention. After that, only threads that have changed are visited."""
+    events: list[OperationEvent] = []
+    many, later = DUE + 10, NOW + timedelta(hours=2)  # Nothing is new, which the last hour would be.
+    with store.open(on_operation=events.append) as saver:
+        saver.setup()
+        last = {f"t{number}": put(saver, f"t{number}", days=1) for number in range(many)}
+        for keep in (Retention(older_than=30 * DAY, keep_last=2), Retention(keep_last=2), Retention()):
+            sweeps = Sweeps(saver, keep)
+            sweeps(later)
+            assert sweeps.visits == many  # All threads, because the retention has changed.
+            events.clear()
+            assert sweeps(later) == Swept()
+            assert sweeps.visits == 0
+            assert len(events) <= 8
+            assert sum(event.round_trips for event in events) <= 8
+            assert sum(event.rows for event in events) <= 8
+        sweeps = Sweeps(saver, Retention(keep_last=2))
+        sweeps()
+        for name in ("t1", "t7"):
+            for _ in range(3):
+                last[name] = put(saver, name, after=last[name])
+        put(saver, "new")
+        expected = sweeps(dry_run=True)
+        done = sweeps()
+        assert (done.threads, done.deleted_checkpoints) == (expected.threads, expected.deleted_checkpoints)
+        assert done.deleted_checkpoints == 4
+
+
+def test_checkpoints_stored_long_before_a_sweep_are_not_read_again(saver: CheckpointSaver, database: Database) -> None:
+    for number in range(30):
+        put(saver, f"t{number}")
+    sweeps = Sweeps(saver, Retention(keep_last=1))
+    sweeps()
+    sweeps(NOW + timedelta(hours=2))
+    assert sweeps.visits == 30  # A checkpoint may be committed an hour after its id was made.
+    sweeps(NOW + timedelta(hours=4))
+    assert sweeps.visits == 0
+
+
+def test_a_thread_is_visited_when_its_time_comes(saver: CheckpointSaver) -> None:
+    for days in range(1, 6):
+        put(saver, f"{days} days", days=days)
+    sweeps = Sweeps(saver, Retention(older_than=5.5 * DAY))
+    assert sweeps().deleted_threads == 0
+    for day, left in ((0.4, 5), (0.6, 4), (1.6, 3)):
+        swept = sweeps(NOW + day * DAY)
+        assert (len(threads(saver)), swept.threads, swept.deleted_threads) == (left, left < 5, left < 5)
+
+
+def test_a_thread_that_goes_on_is_looked_at_again(saver: CheckpointSaver) -> None:
+    first = put(saver, "t", days=1)
+    sweeps = Sweeps(saver, Retention(older_than=2 * DAY))
+    sweeps()
+    put(saver, "t", after=first, days=-1)
+    for day, deleted in ((1.1, 0), (2.1, 0), (3.1, 1)):
+        assert sweeps(NOW + day * DAY).deleted_threads == deleted
+
+
+def test_a_time_in_the_future_counts_as_now(saver: CheckpointSaver) -> None:
+    put(saver, "t", days=-365)
+    sweeps = Sweeps(saver, Retention(older_than=2 * DAY))
+    assert sweeps().deleted_threads == 0
+    assert sweeps(NOW + 3 * DAY).threads == 1
+
+
+@pytest.mark.leaves_damage("rows of threads are deleted by hand")
+def test_what_no_rule_has_found_is_found_within_a_week(saver: CheckpointSaver, database: Database) -> None:
+    """A row is missing, another one says the wrong time, and the last sweep seems to have begun in the future."""
+    for name in ("missing", "late", "new"):
+        put(saver, name, after=put(saver, name))
+    sweeps = Sweeps(saver, Retention(keep_last=1))
+    sweeps()
+    for name in ("missing", "late", "new"):
+        newest = saver.get_tuple(config(name))
+        assert newest is not None
+        put(saver, name, after=newest.config)
+    database.run("DELETE FROM threads WHERE thread_id = 'missing'")
+    future = (NOW + 365 * DAY).timestamp()
+    database.run("UPDATE sweeps SET started_at = :future", future=future)
+    assert sweeps(NOW + 0.1 * DAY).deleted_checkpoints == 0
+    database.run("UPDATE sweeps SET started_at = :future", future=future)
+    assert sweeps(NOW + timedelta(seconds=WEEK) + timedelta(hours=1)).deleted_checkpoints == 3
+
+
+def test_ids_that_do_not_say_their_time_are_always_looked_at(saver: CheckpointSaver) -> None:
+    sweeps = Sweeps(saver, Retention(keep_last=1))
+    for number in range(3):
+        for thread_id in ("t", "z"):
+            document = checkpoint(f"{thread_id}{number}", {"a": 1})
+            saver.put(
+                config(thread_id, f"{thread_id}{number - 1}" if number else None), document, metadata(), {"a": "1"}
+            )
+        assert sweeps(NOW + number * DAY).deleted_checkpoints == (2 if number else 0)
+
+
+def test_a_stopped_sweep_goes_on_where_it_was(saver: CheckpointSaver) -> None:
+    for number in range(20):
+        put(saver, f"t{number}", days=2)
+    sweeps = Sweeps(saver, Retention(older_than=30 * DAY))
+    steps = sweeps.steps()
+    visited = 0
+    for op in steps:
+        visited += op.name == "sweep_thread"
+        if visited == 8:  # That one has not run yet.
+            break
+    steps.close()
+    sweeps()
+    assert sweeps.visits == 20 - 7
+
+
+def test_two_retentions_at_once_miss_no_thread(saver: CheckpointSaver) -> None:
+    """A sweep takes a thread that another one has just armed; then both begin anew."""
+    for number in range(5):
+        put(saver, f"t{number}", days=2)
+    one, other = Sweeps(saver, Retention(older_than=30 * DAY)), Sweeps(saver, Retention(older_than=DAY))
+    one()
+    saver.unlabel("t3", "none")  # Due, but for no reason.
+    steps = one.steps()
+    for op in steps:
+        if op.name == "due_page":
+            break
+    takes = other.steps()
+    for op in takes:
+        if op.name == "due_page":
+            break
+    for _ in steps:  # It visits all, as they are armed, and keeps them.
+        pass
+    for _ in takes:
+        pass
+    assert len(threads(saver)) == 5
+    assert other().deleted_threads == 5
+
+
+def test_who_hastens_a_thread_while_it_is_visited_is_not_overruled(saver: CheckpointSaver, database: Database) -> None:
+    put(saver, "t")
+    Sweeps(saver, Retention())()
+    ((seen,),) = database.run("SELECT due_at FROM threads")
+    saver.set_ttl("t", DAY)
+    d: Any = saver._dialect
+    saver._driver.run(Operation("rearm", "write", lambda: (yield d.rearm_thread("t", 10.0, seen))))
+    assert database.run("SELECT due_at FROM threads") == [(0,)]
+
+
+async def test_every_way_to_make_a_thread_gives_it_a_row(
+    client: Client, database: Database, store: Store, tmp_path: Any
+) -> None:
+    saver: Any = client.saver
+    first = put(saver, "put")
+    document = checkpoint(next_uuid(), {"a": "x" * 100_000})
+    await client.put(config("large"), document, metadata(), {"a": "1"})
+    await client.copy_thread("put", "copy")
+    await client.do("fork_thread", "put", "fork")
+    export_file(saver, tmp_path / "file")
+    await client.delete_thread("put")
+    assert database.run("SELECT thread_id FROM threads ORDER BY 1") == [("copy",), ("fork",), ("large",)]
+    import_file(saver, tmp_path / "file")
+    acme = saver.for_tenant("acme")
+    put(acme, "put")
+    rows = database.run("SELECT thread_id, tenant, due_at FROM threads ORDER BY 2, 1")
+    assert rows == [(name, "", 0) for name in ("copy", "fork", "large", "put")] + [("\x1facme\x1fput", "acme", 0)]
+    database.run("UPDATE threads SET due_at = 5")
+    put(saver, "put", after=first)  # No other put touches the row.
+    assert database.run("SELECT DISTINCT due_at FROM threads") == [(5,)]
+
+
+async def test_a_deleted_thread_has_no_row(client: Client, database: Database) -> None:
+    saver: Any = client.saver
+    for name in ("swept", "deleted", "too large"):
+        put(saver, name, days=0 if name == "too large" else 2)
+    await client.delete_thread("deleted")
+    await client.do("sweep", Retention(older_than=DAY))
+    assert database.run("SELECT thread_id FROM threads") == [("too large",)]
+    await client.do("sweep", Retention(max_bytes=0))
+    assert database.run("SELECT count(*) FROM threads") == [(0,)]
+
+
+async def test_the_status_says_what_is_overdue(client: Client) -> None:
+    saver: Any = client.saver
+    for days in (1, 2, 3):
+        put(saver, f"{days}", days=days)
+    assert (await client.do("sweep_status")).finished_at is None
+    keep = Retention(older_than=3.5 * DAY)
+    Sweeps(saver, keep)(NOW - 2 * DAY)
+    status = await client.do("sweep_status")
+    assert abs(status.finished_at - datetime.now(timezone.utc)) < DAY
+    assert (status.overdue, status.lag) == (0, timedelta())
+    Sweeps(saver, Retention(older_than=3.5 * DAY, keep_last=9))(NOW - 5 * DAY)
+    status = await client.do("sweep_status")  # At that time, all three were as new as can be.
+    assert (status.overdue, status.lag > DAY) == (3, True)
+    await client.do("sweep", keep)
+    assert (await client.do("sweep_status")).overdue == 0
+
+
+# A time to live of one thread
+
+
+async def test_a_time_to_live_deletes_a_thread(client: Client) -> None:
+    """Instead of `older_than`, whatever the filter, and although a checkpoint has a label."""
+    saver: Any = client.saver
+    for name, days in (("hour", 2.0), ("year", 50.0), ("plain", 50.0), ("taken back", 2.0)):
+        last = put(saver, name, days=days)
+        saver.label(last, "mine")
+    await client.do("set_ttl", "hour", timedelta(hours=1))
+    await client.do("set_ttl", "year", 365 * DAY)
+    await client.do("set_ttl", "taken back", timedelta(hours=1))
+    await client.do("set_ttl", "taken back", None)
+    assert (await client.do("sweep", Retention(filter={"user": "Ada"}), dry_run=True)).deleted_threads == 1
+    swept = await client.do("sweep", Retention(filter={"user": "Ada"}))
+    assert (swept.threads, swept.deleted_threads) == (2, 1)
+    saver.unlabel("plain", "mine")
+    saver.unlabel("year", "mine")
+    await client.do("sweep", Retention(older_than=30 * DAY))
+    assert threads(saver) == ["taken back", "year"]
+
+
+async def test_a_run_revives_an_expired_thread(client: Client) -> None:
+    saver: Any = client.saver
+    first = put(saver, "t", days=2)
+    await client.do("set_ttl", "t", DAY)
+    assert await client.get_tuple(config("t"))
+    last = put(saver, "t", after=first)
+    await client.do("sweep", Retention())
+    assert threads(saver) == ["t"]
+    assert Sweeps(saver, Retention())(NOW + 0.9 * DAY).deleted_threads == 0
+    put(saver, "t", after=last, days=-1)
+    assert Sweeps(saver, Retention())(NOW + 1.5 * DAY).deleted_threads == 0
+    assert Sweeps(saver, Retention())(NOW + 2.6 * DAY).deleted_threads == 1
+
+
+async def test_a_time_to_live_can_keep_the_latest(client: Client) -> None:
+    saver: Any = client.saver
+    put(saver, "t", after=put(saver, "t", days=3), days=2)
+    await client.do("set_ttl", "t", DAY, strategy="keep_latest")
+    assert (await client.do("sweep", Retention())).deleted_checkpoints == 1
+    assert len(await client.all(config("t"))) == 1
+
+
+@pytest.mark.parametrize("keep_waiting", [True, False])
+async def test_a_thread_that_waits_for_a_human_outlives_its_time(client: Client, keep_waiting: bool) -> None:
+    saver: Any = client.saver
+    last = put(saver, "t", days=2)
+    await client.put_writes(last, [(INTERRUPT, [Interrupt("sure?", id="1")])], "task")
+    await client.do("set_ttl", "t", DAY)
+    sweeps = Sweeps(saver, Retention(keep_waiting=keep_waiting))
+    assert sweeps().deleted_threads == (not keep_waiting)
+    if keep_waiting:
+        await client.put_writes(last, [("a", 1)], "task")  # It was answered.
+        assert sweeps(NOW + 1.1 * DAY).deleted_threads == 1
+
+
+async def test_only_a_thread_that_exists_gets_a_time_to_live(client: Client, database: Database) -> None:
+    saver: Any = client.saver
+    put(saver, "t")
+    with pytest.raises(CheckpointNotFound, match="after its first run"):
+        await client.do("set_ttl", "other", DAY)
+    for bad in (5, timedelta(), -DAY):
+        with pytest.raises(ConfigError, match="positive timedelta"):
+            await client.do("set_ttl", "t", bad)
+    with pytest.raises(ConfigError, match="'delete' or 'keep_latest'"):
+        await client.do("set_ttl", "t", DAY, strategy="delete_all")
+    assert database.run("SELECT thread_id, ttl_seconds FROM threads") == [("t", None)]
+
+
+ALL = Policy(None, None, (), keep_waiting=True)
+WANTED, OLD = Thread(is_wanted=True, is_labelled=False, age=50.0), 40.0
+
+
+def test_the_digest_of_a_policy_is_the_same_in_each_process() -> None:
+    """Otherwise all threads were due after each start. Texts of `$in` are a set, whose order differs."""
+    filters = {"user": {"$in": ["a", "b", "c", "d"]}, "source": "loop"}, {"source": "loop", "user": {"$in": [*"dcba"]}}
+    digests = {ALL._replace(wanted=wanted(each)).digest() for each in filters}
+    assert digests == {"4a0317dbb8ea18f70fe86b868da0925c"}
+    assert ALL.digest() not in digests
+
+
+@pytest.mark.parametrize(
+    ("policy", "thread", "expected"),
+    [
+        (ALL, WANTED, (None, 100)),
+        (ALL._replace(older_than=OLD), WANTED, (0, 40)),
+        (ALL._replace(older_than=OLD), WANTED._replace(is_labelled=True), (1, 40)),
+        (ALL._replace(older_than=OLD), WANTED._replace(age=10.0), (None, 30)),
+        (ALL._replace(older_than=OLD), WANTED._replace(age=None), (None, 100)),
+        (ALL._replace(older_than=OLD), WANTED._replace(is_wanted=False), (None, 40)),
+        (ALL._replace(older_than=500.0, keep_last=3), WANTED, (3, 100)),
+        (ALL._replace(older_than=OLD, keep_last=3), WANTED, (0, 40)),
+        (ALL._replace(keep_last=3), WANTED._replace(is_wanted=False), (None, 100)),
+        (ALL._replace(older_than=OLD), WANTED._replace(ttl=60.0, strategy="delete"), (None, 10)),
+        (ALL, WANTED._replace(ttl=20.0, strategy="delete", is_labelled=True, is_wanted=False), (0, 20)),
+        (ALL, WANTED._replace(ttl=20.0, strategy="keep_latest"), (1, 20)),
+        (ALL, WANTED._replace(ttl=20.0, strategy="delete", is_waiting=True), (None, 20)),
+        (ALL._replace(keep_waiting=False), WANTED._replace(ttl=20.0, strategy="delete", is_waiting=True), (0, 20)),
+    ],
+)
+def test_what_becomes_of_a_thread(policy: Policy, thread: Thread, expected: tuple[int | None, float]) -> None:
+    assert fate(policy, thread, 100.0) == expected
