@@ -11,8 +11,8 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -125,6 +125,7 @@ class Swept:
         freed_bytes: Bytes of the values that were deleted. A dry run counts only those of threads that would be
             deleted.
         kept_bytes: Bytes of the remaining threads. They are counted only with `max_bytes`.
+        would_delete: Of a dry run, the tenant and the id of each thread that would be deleted.
     """
 
     threads: int = 0
@@ -132,6 +133,7 @@ class Swept:
     deleted_checkpoints: int = 0
     freed_bytes: int = 0
     kept_bytes: int = 0
+    would_delete: list[tuple[str, str]] = field(default_factory=list, compare=False)
 
     def add(self, other: Swept) -> None:
         """Add the figures of a sweep of other threads."""
@@ -175,7 +177,6 @@ def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_
     is_new, started_at = last is None, begun if last is None else last.started_at
     looks_at_grown = policy.keep_last is not None and not is_new
     seen: set[str] = set()  # Threads that were due and may have grown.
-    gone: set[str] = set()  # Threads that a sweep would have deleted by now.
 
     def visit(thread_ids: Sequence[str]) -> Generator[Operation[Any], Any, None]:
         for thread_id in thread_ids:
@@ -183,7 +184,7 @@ def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_
                 outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
                 swept.add(Swept(*outcome))
                 if dry_run and outcome.deleted:
-                    gone.add(thread_id)
+                    swept.would_delete.append((d.tenant, thread_id))
         if looks_at_grown:
             seen.update(thread_ids)
 
@@ -200,7 +201,7 @@ def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_
             yield from _pages(partial(grown_page, d), grown_ranges(started_at), visit)
     if keep.max_bytes is not None:
         swept.threads = swept.deleted_threads
-        yield from _limit_bytes(d, codec, keep, keep.max_bytes, swept, gone, dry_run=dry_run)
+        yield from _limit_bytes(d, codec, keep, keep.max_bytes, swept, dry_run=dry_run)
     if not dry_run:
         yield note_swept(d, digest, begun, time.time())
     return swept
@@ -223,16 +224,10 @@ def _pages(
 
 
 def _limit_bytes(
-    d: SqlDialect,
-    codec: Values,
-    keep: Retention,
-    max_bytes: int,
-    swept: Swept,
-    gone: Set[str],
-    *,
-    dry_run: bool,
+    d: SqlDialect, codec: Values, keep: Retention, max_bytes: int, swept: Swept, *, dry_run: bool
 ) -> Generator[Operation[Any], Any, None]:
-    """Delete the threads that do not fit, of all that match; `gone` are those that a dry run counts as deleted."""
+    """Delete the threads that do not fit, of all that match."""
+    gone = {thread_id for _, thread_id in swept.would_delete}
     page: ThreadPage | None = ThreadPage(AFTER_ALL, "", (), PAGE)
     while page is not None:
         reply = yield threads_page(d, codec, page, wanted(keep.filter), even_unreadable=True)
@@ -254,7 +249,9 @@ def _fit(
     if found.labelled or swept.kept_bytes + size <= max_bytes:
         swept.kept_bytes += size
         return
-    if not dry_run:
+    if dry_run:
+        swept.would_delete.append((d.tenant, thread_id))
+    else:
         yield delete_idle(d, thread_id, found.newest)
         if (yield thread_exists(d, thread_id)):  # A run has continued, or a label was set.
             return

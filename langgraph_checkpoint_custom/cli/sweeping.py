@@ -96,7 +96,10 @@ def sweep(
             )
         mention_tenants(saver, tenant, are_in=tenants)
     if as_json:
-        tell({"dry_run": dry_run, **asdict(done)})
+        figures = asdict(done)
+        if not dry_run:
+            del figures["would_delete"]
+        tell({"dry_run": dry_run, **figures})
         return
     deleted, whose = ("would be deleted", "the values of deleted threads") if dry_run else ("deleted", "values")
     say(

@@ -171,6 +171,8 @@ def test_a_sweep_covers_the_threads_of_all_tenants(saver: CheckpointSaver, api: 
     assert (swept.threads, swept.deleted_threads, swept.deleted_checkpoints) == (6, 0, 12)
     assert [ids(one, name) for one in all_tenants for name in "tu"] == [["000003"]] * 6
     bytes_of_all = saver.sweep(Retention(max_bytes=10**6)).kept_bytes
+    too_large = saver.sweep(Retention(max_bytes=bytes_of_all // 4), dry_run=True).would_delete
+    assert too_large == [("", "t"), ("acme", "t"), ("other", "t")]
     assert saver.sweep(Retention(max_bytes=bytes_of_all // 4)).deleted_threads == 3
     assert [ids(one, "u") for one in all_tenants] == [["000003"]] * 3
 

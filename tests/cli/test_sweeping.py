@@ -19,6 +19,7 @@ def test_a_dry_run_shows_what_the_command_then_does(cli: Cli) -> None:
     argv = ("sweep", "--older-than", "30d", "--keep-last", "2")
     report = cli.json(*argv, "--dry-run")
     assert (report["threads"], report["deleted_threads"], report["deleted_checkpoints"]) == (2, 1, 4)
+    assert report["would_delete"] == [["", "old"]]
     assert "would be deleted" in cli(*argv, "--dry-run")
     assert "--yes" in cli.fail(*argv, code=2)
     with cli.store.open() as saver:
