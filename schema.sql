@@ -136,6 +136,15 @@ CREATE TABLE langgraph_checkpoint.claims (
     expires_at timestamptz NOT NULL
 );
 
+-- What was moved from or to a store of LangGraph's own savers, by thread: digests of the checkpoints, 8 bytes each.
+-- Rows outlive their thread, so that a later move does not bring back what was deleted.
+CREATE TABLE langgraph_checkpoint.moves (
+    thread_id text COLLATE "C" NOT NULL,
+    store text COLLATE "C" NOT NULL,
+    checkpoints bytea NOT NULL,
+    PRIMARY KEY (store, thread_id)
+);
+
 -- Roles that see one tenant's rows only, whatever they set.
 CREATE TABLE langgraph_checkpoint.tenant_roles (
     role name PRIMARY KEY,
@@ -180,6 +189,9 @@ CREATE POLICY tenants ON langgraph_checkpoint.sweeps
     USING (texteq(tenant, (SELECT langgraph_checkpoint.current_tenant())));
 ALTER TABLE langgraph_checkpoint.claims ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.claims
+    USING (texteq(langgraph_checkpoint.tenant_of(thread_id), (SELECT langgraph_checkpoint.current_tenant())));
+ALTER TABLE langgraph_checkpoint.moves ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.moves
     USING (texteq(langgraph_checkpoint.tenant_of(thread_id), (SELECT langgraph_checkpoint.current_tenant())));
 ALTER TABLE langgraph_checkpoint.tenant_roles ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own ON langgraph_checkpoint.tenant_roles FOR SELECT USING (role = current_user);

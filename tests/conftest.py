@@ -398,7 +398,7 @@ def postgres_url(request: pytest.FixtureRequest, shared_postgres_url: str, is_ci
             )
             database = sql.Identifier(connection.info.dbname)
             connection.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(database))
-        tables = ["checkpoints", "blobs", "writes", "threads", "sweeps", "claims", "labels"]
+        tables = ["checkpoints", "blobs", "writes", "threads", "sweeps", "moves", "claims", "labels"]
         if not is_citus:
             tables.append("tenant_roles")
         connection.execute("TRUNCATE " + ", ".join(f"langgraph_checkpoint.{table}" for table in tables))

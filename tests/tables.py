@@ -11,7 +11,7 @@ from psycopg import sql
 
 from tests.stores import Store
 
-TABLES = ("checkpoints", "blobs", "writes", "threads", "sweeps", "labels", "claims")
+TABLES = ("checkpoints", "blobs", "writes", "threads", "sweeps", "moves", "labels", "claims")
 
 
 def empty_tables(store: Store) -> None:

@@ -253,10 +253,11 @@ ACROSS_THREADS = {
 }
 # Statements that use the thread of the previous statement, name their threads in another way, or read no rows.
 CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")
-CONTINUING = {"select_fork_point", "limit_waiting", "free_pages", "give_back_page"}
 CONTINUING = {
     "select_fork_point",
     "limit_waiting",
+    "free_pages",
+    "give_back_page",
     "select_sweep",
     "begin_policy",
     "note_armed",

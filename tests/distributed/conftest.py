@@ -16,7 +16,7 @@ def urls(cluster_urls: Sequence[str]) -> Sequence[str]:
     """The servers of a cluster with empty tables, the coordinator first."""
     citus.end_sessions(cluster_urls)
     with psycopg.connect(cluster_urls[0]) as server:
-        tables = ("checkpoints", "blobs", "writes", "threads", "sweeps", "claims", "labels")
+        tables = ("checkpoints", "blobs", "writes", "threads", "sweeps", "moves", "claims", "labels")
         server.execute("TRUNCATE " + ", ".join(f"langgraph_checkpoint.{table}" for table in tables))
     return cluster_urls
 

@@ -16,7 +16,7 @@ from tests.stores import Store
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FILES = {"sqlite": "checkpoints.db", "postgres": "checkpoints.sql"}
-TABLES = ("checkpoints", "blobs", "writes", "threads", "sweeps", "labels", "claims", "tenant_roles")
+TABLES = ("checkpoints", "blobs", "writes", "threads", "sweeps", "moves", "labels", "claims", "tenant_roles")
 
 
 def versions() -> list[str]:

@@ -94,6 +94,13 @@ CREATE TABLE langgraph_checkpoint.claims (
     expires_at timestamptz NOT NULL
 );
 
+CREATE TABLE langgraph_checkpoint.moves (
+    thread_id text COLLATE "C" NOT NULL,
+    store text COLLATE "C" NOT NULL,
+    checkpoints bytea NOT NULL,
+    PRIMARY KEY (store, thread_id)
+);
+
 CREATE TABLE langgraph_checkpoint.tenant_roles (
     role name PRIMARY KEY,
     tenant text COLLATE "C" NOT NULL
@@ -133,6 +140,9 @@ CREATE POLICY tenants ON langgraph_checkpoint.sweeps
     USING (texteq(tenant, (SELECT langgraph_checkpoint.current_tenant())));
 ALTER TABLE langgraph_checkpoint.claims ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.claims
+    USING (texteq(langgraph_checkpoint.tenant_of(thread_id), (SELECT langgraph_checkpoint.current_tenant())));
+ALTER TABLE langgraph_checkpoint.moves ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.moves
     USING (texteq(langgraph_checkpoint.tenant_of(thread_id), (SELECT langgraph_checkpoint.current_tenant())));
 ALTER TABLE langgraph_checkpoint.tenant_roles ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own ON langgraph_checkpoint.tenant_roles FOR SELECT USING (role = current_user);

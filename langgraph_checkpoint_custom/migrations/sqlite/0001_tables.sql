@@ -93,6 +93,13 @@ CREATE TABLE claims (
     expires_at REAL NOT NULL
 ) STRICT;
 
+CREATE TABLE moves (
+    thread_id TEXT NOT NULL,
+    store TEXT NOT NULL,
+    checkpoints BLOB NOT NULL,
+    PRIMARY KEY (store, thread_id)
+) STRICT;
+
 CREATE VIEW checkpoints_readable AS
 SELECT
     tenant,

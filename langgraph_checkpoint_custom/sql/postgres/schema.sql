@@ -104,6 +104,9 @@ SELECT
         $$langgraph_checkpoint.claims$$, 'thread_id', colocate_with => $$langgraph_checkpoint.checkpoints$$
     ),
     create_distributed_table(
+        $$langgraph_checkpoint.moves$$, 'thread_id', colocate_with => $$langgraph_checkpoint.checkpoints$$
+    ),
+    create_distributed_table(
         $$langgraph_checkpoint.threads$$, 'thread_id', colocate_with => $$langgraph_checkpoint.checkpoints$$
     ),
     create_reference_table($$langgraph_checkpoint.sweeps$$)

@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSa
 # Set by the caller of the tests: "sqlite" or "postgres", and an empty database for them alone.
 SAVER = os.environ["UPSTREAM_SAVER"]
 DSN = os.environ.get("UPSTREAM_DSN", "")
-TABLES = ("checkpoints", "blobs", "writes", "threads", "sweeps", "claims", "labels")
+TABLES = ("checkpoints", "blobs", "writes", "threads", "sweeps", "moves", "claims", "labels")
 
 
 class Stores:
