@@ -42,6 +42,7 @@ LONG = {
     "behaviour/test_claims.py::test_a_paused_owner_whose_claim_expired_stores_nothing": "paused processes",
     "behaviour/test_concurrent_writers.py::test_a_paused_worker_detects_that_another_has_continued": "paused processes",
     "behaviour/test_hostile_input.py": "thousands of random arguments",
+    "cli/test_cut_over.py::test_two_versions_of_an_application_and_no_turn_is_lost": "two versions in their processes",
     "cli/test_demo.py": "the demo's processes, one after the other",
     "cli/test_hostile_text.py::test_a_terminal_gets_colours_and_nothing_of_the_text": "a process for each command",
     "crash/test_interrupts.py": "interrupts at random moments, again and again",

@@ -243,6 +243,8 @@ ACROSS_THREADS = {
     "threads_waiting",
     "select_interrupting",
     "select_next_thread",
+    "select_moves",
+    "forget_moves",
     "threads_of_runs",
     "threads_with_label",
     "label_names",

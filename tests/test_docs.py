@@ -342,6 +342,8 @@ def test_the_documents_commands_run(
         pytest.skip("tests/cli/test_demo.py and tests/ui/test_command.py run them")
     if "--distribute" in arguments:
         pytest.skip("tests/distributed/test_setup.py runs it on a cluster")
+    if "--follow" in arguments:
+        pytest.skip("tests/cli/test_cut_over.py runs it, until Ctrl-C")
     monkeypatch.chdir(tmp_path)
     for variable, key in KEYS.items():
         monkeypatch.setenv(variable, key)

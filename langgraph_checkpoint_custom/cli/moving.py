@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic, sleep
 from typing import Annotated, Any
 
 import typer
@@ -39,7 +42,8 @@ from langgraph_checkpoint_custom.operations.schema import verify as verify_table
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY, URL, serde_of_key, settings_of
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
-from langgraph_checkpoint_custom.tools.migration import Diverged
+from langgraph_checkpoint_custom.tools.fence import close
+from langgraph_checkpoint_custom.tools.migration import Diverged, MoveReport, migrate_back
 from langgraph_checkpoint_custom.tools.migration import migrate as migrate_tables
 from langgraph_checkpoint_custom.tools.official import open_official
 from langgraph_checkpoint_custom.url import open_saver, url_of
@@ -48,6 +52,8 @@ commands = typer.Typer()
 
 # Problems that are printed one by one.
 LISTED = 20
+# Seconds between two passes of --follow, at least.
+PAUSE = 1.0
 
 Chosen = Annotated[
     list[str] | None,
@@ -121,13 +127,38 @@ def import_(
 @commands.command()
 def migrate(
     source: Annotated[
-        str, typer.Option("--from", metavar="URL", help="the database to copy from, or the path of a SQLite file")
-    ],
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help=f"the database to copy from, or the path of a SQLite file; with --to official by default {URL}",
+            show_default=False,
+        ),
+    ] = None,
     threads: Chosen = None,
     url: Url = None,
     schema: Schema = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="copy what is new again and again, until Ctrl-C", show_default=False),
+    ] = False,
+    finish: Annotated[
+        bool,
+        typer.Option(
+            "--finish", help="close the official tables for writes, then copy what is new", show_default=False
+        ),
+    ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="KIND",
+            help="official: copy from our tables to those of LangGraph's own savers at --url",
+            show_default=False,
+        ),
+    ] = None,
     verify: Annotated[
         bool | None,
         typer.Option(
@@ -144,10 +175,9 @@ def migrate(
             show_default=False,
         ),
     ] = None,
-    source_key: Annotated[
+    official_key: Annotated[
         str | None,
         typer.Option(
-            "--from-key",
             metavar="VARIABLE",
             help="the variable with the AES key of official tables",
             show_default=False,
@@ -171,43 +201,76 @@ def migrate(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Copy everything from LangGraph's own savers, or from our tables in another database; the source is only read.
+    """Copy everything from LangGraph's own savers, or from our tables in another database, or back to the former.
 
     You can run it during live traffic and more than once: it copies what is new. It creates the tables if there are
-    none. With --dry-run it copies everything to a temporary file, and reports classes that cannot be found here.
+    none. What was copied once and then deleted in the target is only copied again if --thread names it. With --dry-run
+    it copies everything to a temporary file, and reports classes that cannot be found here.
     """
     tenants = whether_all(tenant, no_tenants)
     if tables not in (None, "official", "own"):
         raise ConfigError("--tables must be official or own")
+    if to not in (None, "official"):
+        raise ConfigError("--to must be official; our own tables are the target without it")
     if app_dir is not None and not (dry_run and app_dir.is_dir()):
         raise ConfigError("--app-dir takes a folder, and goes with --dry-run; nothing else imports classes")
-    source = url_of(source)
+    if follow + finish + dry_run > 1 or (to and (finish or dry_run or tables)) or (finish and threads):
+        raise ConfigError(
+            "--follow, --finish, --dry-run, --to with the last two or --tables, and --finish with "
+            "--thread cannot be combined"
+        )
+    if not (source or to):
+        raise ConfigError("no source given; use --from")
+    source = url_of(source) if source else given(None)
     must_exist(source, "")
-    serde = serde_of_key(source_key, os.environ.get(source_key, "").encode()) if source_key else None
-    with _dry_target(serde) if dry_run else opened(url, tenant, schema=schema, may_be_new=True) as target:
-        kind = tables or _kind(source, given(url) if url or not dry_run or os.environ.get(URL) else "")
-        target.setup()
-        if kind == "official":
-            moved = _migrate(source, target, threads, serde, verify, diverged)
-        else:
-            moved = _transfer(source, target, threads, tenant, tenants)
-        missing = _missing(target, app_dir) if dry_run else []
+    serde = serde_of_key(official_key, os.environ.get(official_key, "").encode()) if official_key else None
+    options: dict[str, Any] = {"threads": threads, "serde": serde, "verify": verify, "diverged": diverged}
+    unfenced = None
+    missing: list[str] = []
+    if to:
+        kind = "own"
+        with opened(source, tenant, schema=schema) as saver:
+            mention_tenants(saver, tenant)
+            total = _total(saver, False, threads)
+            moved = _moves(partial(migrate_back, saver, given(url), **options), total, verify, follow, as_json)
+    else:
+        with _dry_target(serde) if dry_run else opened(url, tenant, schema=schema, may_be_new=True) as target:
+            kind = tables or _kind(source, given(url) if url or not dry_run or os.environ.get(URL) else "")
+            if kind == "own" and (follow or finish):
+                raise ConfigError("--follow and --finish are for the tables of LangGraph's own savers")
+            target.setup()
+            if kind == "official":
+                unfenced = close(source, repr(target).strip("<>")) if finish else None
+                total = _total_official(source, threads)
+                moved = _moves(partial(migrate_tables, source, target, **options), total, verify, follow, as_json)
+            else:
+                moved = _transfer(source, target, threads, tenant, tenants)
+            missing = _missing(target, app_dir) if dry_run else []
     problems = moved.pop("problems")
     if as_json:
         result = {"tables": kind, **moved, "problems": problems}
-        tell({"dry_run": True, **result, "missing_classes": missing} if dry_run else result)
+        result |= {"dry_run": True, "missing_classes": missing} if dry_run else {}
+        tell(result | ({"closed": unfenced is None} if finish else {}))
     else:
-        numbers = ", ".join(_number(what, number) for what, number in moved.items())
+        numbers = _numbers(moved)
         say(f"{numbers}, in a dry run. Nothing was changed." if dry_run else f"{numbers}.")
     where = f"here or in {app_dir}" if app_dir else "here (--app-dir names your application's folder)"
     for name in missing:
         complain(f"{name} cannot be found {where}; reading it raises CorruptCheckpoint")
+    if unfenced:
+        complain(f"the official tables are not closed, and accept writes that nobody copies: {unfenced}")
     _end(problems)
-    if missing:
+    if missing or unfenced:
         raise typer.Exit(1)
 
 
+def _numbers(moved: Mapping[str, int]) -> str:
+    return ", ".join(_number(what, number) for what, number in moved.items() if number or what != "deleted")
+
+
 def _number(what: str, number: int) -> str:
+    if what == "deleted":
+        return f"{counted(number, 'thread')} deleted since they were copied"
     return f"{number:,} verified" if what == "verified" else counted(number, what.removesuffix("s"))
 
 
@@ -238,30 +301,45 @@ def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
     return missing
 
 
-def _migrate(
-    source: str,
-    target: CheckpointSaver,
-    threads: list[str] | None,
-    serde: Any,
-    verify: bool | None,
-    diverged: Diverged,
+def _moves(
+    move: Callable[..., MoveReport], total: Callable[[], int], verify: bool | None, follow: bool, as_json: bool
 ) -> dict[str, Any]:
-    def total() -> int:
-        with open_official(source, JsonPlusSerializer()) as counted:
-            return counted.count() if threads is None else len(threads)
+    """Move once, or again and again until Ctrl-C; return the numbers and the problems that are left."""
+    moved = None
+    with suppress(KeyboardInterrupt) if follow else nullcontext(), progress("threads", total) as report:
+        while True:
+            began = monotonic()
+            found = move(progress=lambda what, number: report(number, what))
+            if moved is not None:
+                found = replace(
+                    found,
+                    checkpoints=moved.checkpoints + found.checkpoints,
+                    writes=moved.writes + found.writes,
+                    verified=moved.verified + found.verified,
+                )
+            if follow and not as_json and found != moved:
+                say(f"{_numbers(_counts(found, verify))}, {counted(len(found.problems), 'problem')}")
+                sys.stdout.flush()
+            moved = found
+            if not follow:
+                break
+            sleep(max(monotonic() - began, PAUSE))  # At most half of the time, the databases work for this.
+    if moved is None:
+        raise KeyboardInterrupt
+    return {**_counts(moved, verify), "problems": moved.problems}
 
-    with progress("threads", total) as report:
-        moved = migrate_tables(
-            source,
-            target,
-            threads=threads,
-            serde=serde,
-            verify=verify,
-            diverged=diverged,
-            progress=lambda what, number: report(number, what),
-        )
-    found: dict[str, Any] = {"threads": moved.threads, "checkpoints": moved.checkpoints, "writes": moved.writes}
-    return {**found, **({} if verify is False else {"verified": moved.verified}), "problems": moved.problems}
+
+def _counts(moved: MoveReport, verify: bool | None) -> dict[str, int]:
+    found = {"threads": moved.threads, "checkpoints": moved.checkpoints, "writes": moved.writes}
+    return {**found, **({} if verify is False else {"verified": moved.verified}), "deleted": moved.deleted}
+
+
+def _total_official(source: str, threads: list[str] | None) -> Callable[[], int]:
+    def total() -> int:
+        with open_official(source, JsonPlusSerializer()) as official:
+            return official.count() if threads is None else len(threads)
+
+    return total
 
 
 def _total(saver: CheckpointSaver, tenants: bool, threads: list[str] | None) -> Callable[[], int]:

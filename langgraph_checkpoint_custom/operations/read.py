@@ -74,6 +74,21 @@ def get_tuple(
 
 
 @operation("read")
+def get_with_writes(
+    d: SqlDialect, codec: Values, next_version: NextVersion, key: Key
+) -> Steps[tuple[CheckpointTuple, Sequence[TupleRow]] | None]:
+    """Return the checkpoint of a key and the rows of its writes, in the order of `pending_writes`; None without it.
+
+    Round trips: 1.
+    Raises: CorruptCheckpoint.
+    """
+    (found,) = yield d.select_checkpoint(key)
+    rows = d.rows(found)
+    one = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
+    return one and (one, in_order([row for row in rows if row.kind == "write"]))
+
+
+@operation("read")
 def get_tuple_to_write(
     d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, key: Key
 ) -> Steps[Reading]:
@@ -120,7 +135,9 @@ def list_page(
 
 @operation("read")
 def checkpoints_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Sequence[Sequence[Row]]]:
-    """Return for each thread the namespace, id and number of writes of each checkpoint, including hidden ones.
+    """Return for each thread a row for each checkpoint, including hidden ones.
+
+    It has the namespace, the id, the number of writes, and that of the writes that a later one may replace.
 
     Round trips: 1.
     """

@@ -109,8 +109,34 @@ class StoreStatements(Statements):
     # Moving
 
     def select_checkpoint_ids(self, thread_ids: Sequence[str]) -> RoundTrip:
-        """Read for each thread a row for each checkpoint: its namespace, its id, the number of its writes."""
+        """Read for each thread a row for each checkpoint: its namespace, its id, the number of its writes.
+
+        After that, the number of those that a later one may replace: interrupts, resumes, errors.
+        """
         return self._send(*(self.statement("select_checkpoint_ids", thread_id=thread_id) for thread_id in thread_ids))
+
+    def select_move(self, store: str, thread_ids: Sequence[str]) -> RoundTrip:
+        """Read for each thread what was moved from or to a store: one row, or none."""
+        return self._send(*(self.statement("select_move", store=store, thread_id=each) for each in thread_ids))
+
+    def select_moves(self, store: str, after: str, limit: int) -> RoundTrip:
+        """Read a page of the stored ids of moved threads. If several statements have rows, the first one counts."""
+        stored = self.stored_thread(after)
+        return self._send(
+            *(
+                self.statement("select_moves", store=store, after=stored, bottom=bottom, top=top, limit=limit)
+                for bottom, top in self.ranges()
+                if stored < top
+            )
+        )
+
+    def store_move(self, store: str, thread_id: str, checkpoints: bytes) -> RoundTrip:
+        """Store what was moved of a thread."""
+        return self._send(self.statement("store_move", store=store, thread_id=thread_id, checkpoints=checkpoints))
+
+    def forget_moves(self, store: str) -> RoundTrip:
+        """Delete what was moved from or to a store."""
+        return self._send(*(self.statement("forget_moves", store=store, **each._asdict()) for each in self.ranges()))
 
     def select_next_thread(self, after: str) -> RoundTrip:
         """Read the stored id of the first thread after one. If several statements have a row, the first one counts."""

@@ -6,11 +6,12 @@ Must not know: SQL, connections, where the checkpoints come from.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import ormsgpack
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
     Checkpoint,
@@ -106,6 +107,24 @@ class ForeignCheckpoint(NamedTuple):
             if parent is None or channel not in parent or parent[channel] != version
         }
 
+    def without_values(self, channels: Collection[str]) -> ForeignCheckpoint:
+        """Return the checkpoint without the values of channels."""
+        values = {
+            channel: value for channel, value in self.checkpoint["channel_values"].items() if channel not in channels
+        }
+        return self._replace(checkpoint={**self.checkpoint, "channel_values": values})
+
+    def put_arguments(self, parent: Mapping[str, Any] | None) -> tuple[RunnableConfig, Any, Any, Any]:
+        """Return the arguments of `put`.
+
+        Args:
+            parent: The `versions` of the parent; None if they are unknown or there is no parent.
+        """
+        config: RunnableConfig = {"configurable": {"thread_id": self.thread_id, "checkpoint_ns": self.checkpoint_ns}}
+        if self.parent_id:
+            config["configurable"]["checkpoint_id"] = self.parent_id
+        return config, self.checkpoint, self.metadata, self.new_versions(parent)
+
 
 def foreign_of(found: CheckpointTuple) -> ForeignCheckpoint:
     """Convert what a saver returned.
@@ -149,11 +168,8 @@ def encode_foreign_writes(codec: Values, key: Key, writes: Iterable[ForeignWrite
     return tasks.values()
 
 
-def difference(of: ForeignCheckpoint, found: CheckpointTuple | None) -> str | None:
+def difference(of: ForeignCheckpoint, other: ForeignCheckpoint) -> str | None:
     """Return how a checkpoint that was moved differs from the original; None if it does not."""
-    if found is None:
-        return "it is missing"
-    other = foreign_of(found)
     if other.parent_id != of.parent_id:
         return f"its parent is {other.parent_id!r}, not {of.parent_id!r}"
     if not same(other.metadata, of.metadata):
@@ -167,7 +183,7 @@ def difference(of: ForeignCheckpoint, found: CheckpointTuple | None) -> str | No
     for channel, value in expected.items():
         if not same(_without_snapshot(values[channel]), _without_snapshot(value)):
             return f"its value of channel {channel!r} differs"
-    if not same(found.pending_writes, of.as_tuple().pending_writes):
+    if not same(other.as_tuple().pending_writes, of.as_tuple().pending_writes):
         return "its writes differ"
     return None
 

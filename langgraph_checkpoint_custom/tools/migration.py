@@ -1,9 +1,12 @@
-"""Migration from the official savers' tables, and copying from any saver object.
+"""Moves from and to the official savers' tables, and copying from any saver object.
 
 `migrate` reads the tables of LangGraph's own PostgreSQL and SQLite savers and stores the values as they are, without
-making objects of them. It runs next to live traffic, and you may kill it at any time. It does not store again what the
-target already has, so a second pass or a second run takes only what is new. Then it reads each checkpoint from both
-sides and compares them.
+making objects of them; `migrate_back` does the reverse. Both run next to live traffic, and you may kill them at any
+time. They do not store again what the target already has, so a second pass or a second run takes only what is new. Then
+they read each checkpoint from both sides and compare them.
+
+What was moved of a thread is remembered in the table `moves`, for both directions and also when the thread is deleted.
+So no later run brings back what was deleted, unless the thread is named.
 
 `copy_from` takes what any saver returns, decoded, and stores it again.
 """
@@ -15,11 +18,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -32,10 +35,10 @@ from langgraph_checkpoint_custom.errors import (
     ConfigError,
     StorageError,
 )
-from langgraph_checkpoint_custom.model.keys import MAX_THREAD_ID, Key, config_of, key_of, texts, thread_text
-from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
+from langgraph_checkpoint_custom.model.keys import MAX_THREAD_ID, Key, texts
 from langgraph_checkpoint_custom.operations.write import put_writes
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.tools.fence import open_again
 from langgraph_checkpoint_custom.tools.foreign import (
     ForeignCheckpoint,
     ForeignWrite,
@@ -44,7 +47,8 @@ from langgraph_checkpoint_custom.tools.foreign import (
     foreign_of,
     same,
 )
-from langgraph_checkpoint_custom.tools.official import Locations, OfficialThreads, open_official
+from langgraph_checkpoint_custom.tools.official import Locations, SourceThreads, TargetThreads, open_official
+from langgraph_checkpoint_custom.tools.own import Ledger, Moved, OwnThreads
 
 # How often a thread that differs is moved and compared again: a run may have continued in between.
 ATTEMPTS = 3
@@ -61,6 +65,7 @@ class MoveReport:
         checkpoints: Checkpoints that were stored; those that `migrate` found in the target are not counted.
         writes: Writes that were stored, or stored again.
         verified: Checkpoints that were read from both sides and are the same.
+        deleted: Threads that were moved earlier and deleted in the target since; they were not moved again.
         problems: By thread id, what could not be moved or differs.
     """
 
@@ -68,6 +73,7 @@ class MoveReport:
     checkpoints: int = 0
     writes: int = 0
     verified: int = 0
+    deleted: int = 0
     problems: dict[str, str] = field(default_factory=dict)
 
     def count(self, one: ForeignCheckpoint) -> None:
@@ -97,7 +103,8 @@ def migrate(
     Args:
         source_url: The database with the official saver's tables; see `open_official`.
         target: The saver to store to.
-        threads: The ids of the threads to move; by default all.
+        threads: The ids of the threads to move, also if they were moved earlier and deleted since; by default all
+            others.
         serde: The serializer of the source. With an `EncryptedSerializer` the values are decrypted, and encrypted again
             if the target's serializer encrypts.
         verify: Which threads to read again from both sides and to compare: checkpoints, values, metadata, writes, and
@@ -116,12 +123,67 @@ def migrate(
         CheckpointNotFound: One of `threads` does not exist; nothing was moved.
     """
     with open_official(source_url, raw_reader(serde or JsonPlusSerializer())) as source:
-        chosen = None if threads is None else sorted(set(threads))
-        for thread_id in chosen or ():
-            if not source.locations([thread_id]):
-                raise CheckpointNotFound(f"there is no thread {thread_id!r} in the source")
-        pages = source.threads if chosen is None else partial(iter, [chosen])
-        return _Move(source, target, pages, diverged, progress).run(verify)
+        pages = _pages(source, source.threads, threads)
+        move = _Move(source, OwnThreads(target), Ledger(target, source.name), pages, diverged, progress)
+        return move.run(verify, are_named=threads is not None)
+
+
+def migrate_back(
+    source: CheckpointSaver,
+    target_url: str,
+    *,
+    threads: Collection[str] | None = None,
+    serde: SerializerProtocol | None = None,
+    verify: bool | None = None,
+    diverged: Diverged = "report",
+    progress: Progress = lambda what, threads: None,
+) -> MoveReport:
+    """Move everything to the database of an official LangGraph saver; runs may continue there with that saver.
+
+    Tables that do not exist are created as the official saver does it. Tables that `fence.close` has closed are opened.
+    A thread is stored in one transaction. Threads of other frameworks are left out.
+
+    Args:
+        source: The saver to read from. The threads of a tenant are moved with the tenant's saver.
+        target_url: The database of the official saver; see `open_official`.
+        threads: The ids of the threads to move; by default all.
+        serde: The serializer of the target. With an `EncryptedSerializer` the values are encrypted.
+        verify: As for `migrate`.
+        diverged: As for `migrate`. The id of a thread of its own ends with "-custom".
+        progress: As for `migrate`.
+
+    Returns:
+        What was moved. A thread that could not be moved is in `problems`; the others are moved nevertheless. So is a
+        thread that was moved earlier, was deleted here since, and still exists in the target.
+
+    Raises:
+        CheckpointNotFound: One of `threads` does not exist; nothing was moved.
+        SchemaForeign: The target has other tables.
+    """
+    with open_official(target_url, raw_reader(serde or JsonPlusSerializer()), writes=True) as target:
+        open_again(target_url)
+        own, ledger = OwnThreads(source), Ledger(source, target.name)
+        if target.is_new:
+            ledger.forget()
+        move = _Move(own, target, ledger, _pages(own, own.threads, threads), diverged, progress)
+        return move.run(verify, are_named=threads is not None)
+
+
+def _pages(
+    source: SourceThreads, every: Callable[[], Iterable[Sequence[str]]], threads: Collection[str] | None
+) -> Callable[[], Iterable[Sequence[str]]]:
+    """Return a function that yields pages of the chosen threads, or of all.
+
+    Raises:
+        CheckpointNotFound: A chosen thread does not exist.
+    """
+    if threads is None:
+        return every
+    chosen = sorted(set(threads))
+    for thread_id in chosen:
+        if not source.locations([thread_id]):
+            raise CheckpointNotFound(f"there is no thread {thread_id!r} in the source")
+    return partial(iter, [chosen])
 
 
 def copy_from(
@@ -147,7 +209,8 @@ def copy_from(
     for thread_id in _thread_ids(source.list(None)) if threads is None else _texts(threads):
         known = _Known()
         for one in _oldest_first(source.list(_thread(thread_id))):
-            target.put(*known.put_of(one))
+            target.put(*one.put_arguments(known.parent_of(one)))
+            known.remember(one)
             for rows in encode_foreign_writes(target.backend.values, one.key, one.writes):
                 target.backend.driver.run(put_writes(target.backend.dialect, one.key, rows, None))
             moved.count(one)
@@ -165,7 +228,8 @@ async def acopy_from(
     for thread_id in _thread_ids([one async for one in source.alist(None)]) if threads is None else _texts(threads):
         known = _Known()
         for one in _oldest_first([one async for one in source.alist(_thread(thread_id))]):
-            await target.aput(*known.put_of(one))
+            await target.aput(*one.put_arguments(known.parent_of(one)))
+            known.remember(one)
             for rows in encode_foreign_writes(target.backend.values, one.key, one.writes):
                 await target.backend.driver.arun(put_writes(target.backend.dialect, one.key, rows, None))
             moved.count(one)
@@ -209,57 +273,43 @@ class _Known:
         if len(self._versions) > REMEMBERED:
             self._versions.popitem(last=False)
 
-    def has_parent(self, one: ForeignCheckpoint) -> bool:
-        """Return whether the parent is remembered."""
-        return (one.checkpoint_ns, one.parent_id) in self._versions
-
-    def put_of(self, one: ForeignCheckpoint) -> tuple[RunnableConfig, Any, Any, Any]:
-        """Return the arguments of `put` for a checkpoint, and remember the checkpoint."""
-        new = one.new_versions(self._versions.get((one.checkpoint_ns, one.parent_id)))
-        config: RunnableConfig = {"configurable": {"thread_id": one.thread_id, "checkpoint_ns": one.checkpoint_ns}}
-        if one.parent_id:
-            config["configurable"]["checkpoint_id"] = one.parent_id
-        self.remember(one)
-        return config, one.checkpoint, one.metadata, new
+    def parent_of(self, one: ForeignCheckpoint) -> Mapping[str, Any] | None:
+        """Return the versions of the parent, if it is remembered."""
+        return self._versions.get((one.checkpoint_ns, one.parent_id))
 
 
-# The number of writes of each checkpoint, by namespace and id.
-_Ours = Mapping[tuple[str, str], int]
+def _goes_on(one: Locations, other: Locations, moved: Moved) -> bool:
+    """Return whether a thread has checkpoints at one side that are newer than all that both sides have, or had."""
+    apart = one.keys() ^ other.keys()
+    moved_once = set(filter(moved.has, apart))
+    last = max((checkpoint_id for _, checkpoint_id in (one.keys() & other.keys()) | moved_once), default="")
+    return any(location[1] > last for location in (apart - moved_once) & one.keys())
 
 
-def _goes_on(one: Locations | _Ours, other: Locations | _Ours) -> bool:
-    """Return whether a thread has checkpoints at one side that are newer than all that both sides have."""
-    last = max((checkpoint_id for _, checkpoint_id in one.keys() & other.keys()), default="")
-    return any(checkpoint_id > last for _, checkpoint_id in one.keys() - other.keys())
-
-
-def _to_do(theirs: Locations, ours: _Ours) -> dict[tuple[str, str], bool]:
+def _to_do(theirs: Locations, ours: Locations, moved: Moved, goes_on: bool) -> dict[tuple[str, str], bool]:
     """Return the checkpoints that may differ in the target, older ones first, and whether each certainly differs.
 
     A checkpoint differs for certain if the target does not have it or has another number of its writes. With the same
     number, only the newest checkpoint of a namespace may differ: there an interrupt, a resume or an error may have
-    replaced an earlier one. If the thread went on in the target, the target has more writes of checkpoints that both
-    sides have.
+    replaced an earlier one. If the thread goes on in the target, the target has more writes of checkpoints that both
+    sides have. A checkpoint that was moved and is not there any more was deleted; so were writes.
     """
     heads = dict(theirs.keys())
-    goes_on = _goes_on(ours, theirs)
     found = {}
     for location, (writes, replaceable) in theirs.items():
         is_head = heads[location[0]] == location[1]
-        if goes_on and location in ours:
-            if is_head and ours[location] < writes:
+        if location not in ours:
+            if not moved.has(location):
                 found[location] = True
-            continue
-        is_new = ours.get(location) != writes
-        if is_new or (replaceable and is_head):
-            found[location] = is_new
+        elif goes_on:
+            if is_head and ours[location].writes < writes and not moved.has(location, writes):
+                found[location] = True
+        elif ours[location].writes != writes:
+            if not moved.has(location, writes):
+                found[location] = True
+        elif replaceable and is_head:
+            found[location] = False
     return found
-
-
-def _diverges(theirs: Locations, ours: _Ours) -> bool:
-    """Return whether a thread went on at both sides."""
-    answered = any(location in ours for location in _to_do(theirs, ours))
-    return _goes_on(ours, theirs) and (answered or _goes_on(theirs, ours))
 
 
 def _heads(theirs: Locations) -> Sequence[tuple[str, str]]:
@@ -271,40 +321,76 @@ class _WentOn(CheckpointError):
     """A thread went on at both sides."""
 
 
-def _is_key(thread_id: str) -> bool:
-    """Return whether the id can be the id of a thread in the target."""
-    try:
-        thread_text(thread_id)
-    except ConfigError:
-        return False
-    return True
+class _Thread(NamedTuple):
+    """What the two sides have of a thread, and what was moved of it earlier, from either side to the other."""
+
+    theirs: Locations
+    ours: Locations
+    moved: Moved
+    is_named: bool
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the thread was deleted in the target after it had been moved."""
+        return bool(self.moved) and not self.ours and not self.is_named
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the source has checkpoints that were never moved."""
+        return not all(map(self.moved.has, self.theirs))
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether it is remembered that all of the source was moved."""
+        return not self.is_new and all(self.moved.has(each, writes) for each, (writes, _) in self.theirs.items())
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the thread goes on in the target."""
+        return _goes_on(self.ours, self.theirs, self.moved)
+
+    @property
+    def to_do(self) -> dict[tuple[str, str], bool]:
+        """What may differ in the target; see `_to_do`."""
+        return _to_do(self.theirs, self.ours, Moved() if self.is_named else self.moved, self.goes_on)
+
+    @property
+    def diverges(self) -> bool:
+        """Whether the thread went on at both sides."""
+        answered = any(location in self.ours for location in self.to_do)
+        return self.goes_on and (answered or _goes_on(self.theirs, self.ours, self.moved))
 
 
 class _Move:
-    """One call of `migrate`."""
+    """One move of threads from a source to a target."""
 
     def __init__(
         self,
-        source: OfficialThreads,
-        target: CheckpointSaver,
+        source: SourceThreads,
+        target: TargetThreads,
+        ledger: Ledger,
         pages: Callable[[], Iterable[Sequence[str]]],
         diverged: Diverged,
         progress: Progress,
     ) -> None:
         self._source = source
+        self._target = target
+        self._ledger = ledger
         self._pages = pages
         self._diverged = diverged
-        # A shallow copy of a saver shares its connections and caches.
-        self._target = copy(target)
-        self._target.serde = raw_reader(target.serde)
-        self._target._concurrent_writers = "allow"
         self._progress = progress
+        self._are_named = False
         self._moved = MoveReport()
         # By thread, how many checkpoints are the same, or what differs.
         self._compared: dict[str, int | str] = {}
+        self._deleted: set[str] = set()
 
-    def run(self, verify: bool | None) -> MoveReport:
-        """Copy, copy again what was stored during the first pass, and compare."""
+    def run(self, verify: bool | None, *, are_named: bool) -> MoveReport:
+        """Copy, copy again what was stored during the first pass, and compare.
+
+        `are_named` also copies what was deleted in the target.
+        """
+        self._are_named = are_named
         work = _Move._copy_and_verify if verify is None else _Move._copy
         self._pass("copy", work, self._changed)
         if self._moved.checkpoints:
@@ -316,6 +402,9 @@ class _Move:
                 self._moved.verified += result
             else:
                 self._moved.problems.setdefault(thread_id, result)
+        self._moved.deleted = len(self._deleted)
+        if not are_named:
+            self._find_deleted()
         return self._moved
 
     def _pass(self, what: str, work: Callable[[_Move, str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
@@ -342,17 +431,42 @@ class _Move:
         except _WentOn:
             if self._diverged != "copy":
                 raise
-            other = f"{thread_id}-official"
+            other = f"{thread_id}{self._source.suffix}"
             if self._source.locations([other]):
-                raise ConfigError(f"it went on at both sides, and there is a thread {other!r} already") from None
+                raise ConfigError(f"it went on in both databases, and there is a thread {other!r} already") from None
             renamed = copy(self)
             renamed._source = _Renamed(self._source, thread_id, other)
             work(renamed, other)
 
+    def _find_deleted(self) -> None:
+        """Report threads that were moved, and are not in the source any more."""
+        for page in self._ledger.threads():
+            theirs = self._source.locations([*page, *(each.removesuffix(self._source.suffix) for each in page)])
+            gone = [each for each in page if not {each, each.removesuffix(self._source.suffix)} & theirs.keys()]
+            for thread_id in self._target.locations(gone):
+                self._moved.problems.setdefault(
+                    thread_id,
+                    "it was moved, and has been deleted in the source since; the target still has it: delete it there",
+                )
+
+    def _threads(self, thread_ids: Sequence[str]) -> Mapping[str, _Thread]:
+        theirs, ours = self._source.locations(thread_ids), self._target.locations(thread_ids)
+        moved = self._ledger.of(thread_ids)
+        return {
+            each: _Thread(theirs[each], ours.get(each, {}), moved[each], self._are_named)
+            for each in thread_ids
+            if each in theirs
+        }
+
     def _changed(self, thread_ids: Sequence[str]) -> set[str]:
         """Return the threads of which the target may lack something; reads no values."""
-        theirs, ours = self._source.locations(thread_ids), self._ours(thread_ids)
-        return {each for each in theirs if _to_do(theirs[each], ours.get(each, {}))}
+        threads = self._threads(thread_ids)
+        self._deleted |= {thread_id for thread_id, thread in threads.items() if thread.is_deleted}
+        return {
+            thread_id
+            for thread_id, thread in threads.items()
+            if thread.is_new or not (thread.is_deleted or (thread.is_remembered and not thread.to_do))
+        }
 
     def _copy_and_verify(self, thread_id: str) -> None:
         """Store what the target does not have, and compare if there was something."""
@@ -364,34 +478,49 @@ class _Move:
     def _copy(self, thread_id: str) -> None:
         """Store what the target does not have."""
         with self._source.snapshot():
-            theirs = self._source.locations([thread_id]).get(thread_id, {})
-            ours = self._ours([thread_id]).get(thread_id, {})
+            thread = self._threads([thread_id]).get(thread_id)
+            if thread is None:
+                return
+            if thread.is_deleted:
+                if thread.is_new:
+                    raise CheckpointError(
+                        "it was moved, and has been deleted in the target since, but it went on in the source; nothing "
+                        "of it was copied; --thread (in Python threads=) moves it again"
+                    )
+                return
+            theirs, ours, diverges = thread.theirs, thread.ours, thread.diverges
             known = _Known()
-            diverges = _diverges(theirs, ours)
             heads = [self._source.read(thread_id, *head) for head in _heads(theirs)] if diverges else []
             if diverges and self._diverged != "head":
                 raise _WentOn(
-                    "it went on in the source and here, so nothing of it was copied; --diverged copy (in Python "
-                    f"diverged=\"copy\") stores the source's as thread '{thread_id}-official', and head makes the "
-                    "source's newest checkpoint the newest"
+                    "it went on in both databases, so nothing of it was copied; --diverged copy (in Python "
+                    f"diverged=\"copy\") stores the source's as thread '{thread_id}{self._source.suffix}', and head "
+                    "makes the source's newest checkpoint the newest"
                 )
             if any(head and head.writes for head in heads):
                 raise _WentOn(
-                    "it went on in the source and here, and the pending writes of the source's newest checkpoint are "
+                    "it went on in both databases, and the pending writes of the source's newest checkpoint are "
                     'for no other id; nothing of it was copied; use --diverged copy (in Python diverged="copy")'
                 )
-            for (ns, checkpoint_id), is_new in _to_do(theirs, ours).items():
-                if (ns, checkpoint_id) in ours:
-                    location = thread_id, ns, checkpoint_id
-                    writes = self._source.read_writes(*location)
-                    self._put_writes(Key(*location), writes if is_new else self._replaced(location, writes))
-                elif one := self._source.read(thread_id, ns, checkpoint_id):
-                    self._know_parent(known, one, ours)
-                    self._target.put(*known.put_of(one))
-                    self._moved.checkpoints += 1
-                    self._put_writes(one.key, one.writes)
-            for head in heads:
-                self._make_newest(known, head, max(checkpoint_id for _, checkpoint_id in ours))
+            with self._target.storing():
+                for (ns, checkpoint_id), is_new in thread.to_do.items():
+                    if (ns, checkpoint_id) in ours:
+                        location = thread_id, ns, checkpoint_id
+                        writes = self._source.read_writes(*location)
+                        self._put_writes(Key(*location), writes if is_new else self._replaced(location, writes))
+                    elif one := self._source.read(thread_id, ns, checkpoint_id):
+                        self._know_parent(known, one, ours)
+                        self._put(known, one)
+                        self._put_writes(one.key, one.writes)
+                for head in heads:
+                    self._make_newest(known, head, max(checkpoint_id for _, checkpoint_id in ours))
+            if not thread.is_remembered:
+                self._ledger.store(thread_id, thread.moved.stored_with(theirs))
+
+    def _put(self, known: _Known, one: ForeignCheckpoint) -> None:
+        self._target.put(one, known.parent_of(one))
+        known.remember(one)
+        self._moved.checkpoints += 1
 
     def _make_newest(self, known: _Known, head: ForeignCheckpoint | None, newest: str) -> None:
         """Store a checkpoint once more, under an id above `newest`, unless it has one."""
@@ -399,41 +528,24 @@ class _Move:
             fresh = max(str(uuid6()), str(UUID(int=UUID(newest).int + 1)))
             checkpoint = {**head.checkpoint, "id": fresh}
             metadata = {**head.metadata, "source": "fork"}
-            self._target.put(
-                *known.put_of(head._replace(checkpoint_id=fresh, checkpoint=checkpoint, metadata=metadata))
-            )
-            self._moved.checkpoints += 1
+            self._put(known, head._replace(checkpoint_id=fresh, checkpoint=checkpoint, metadata=metadata))
 
     def _replaced(self, location: tuple[str, str, str], writes: Sequence[ForeignWrite]) -> Sequence[ForeignWrite]:
         """Return the writes that have replaced others since the target stored them; comparing costs no commit."""
-        found = self._target.get_tuple(config_of(*location))
-        ours = {(task_id, channel): value for task_id, channel, value in (found and found.pending_writes) or ()}
+        ours = {(each.task_id, each.channel): each.value for each in self._target.read_writes(*location)}
         return [
             each for each in writes if each.idx < 0 and not same(ours.get((each.task_id, each.channel)), each.value)
         ]
 
     def _put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None:
-        for rows in encode_foreign_writes(self._target.backend.values, key, writes):
-            self._target.backend.driver.run(put_writes(self._target.backend.dialect, key, rows, None))
+        self._target.put_writes(key, writes)
         self._moved.writes += len(writes)
 
-    def _know_parent(self, known: _Known, one: ForeignCheckpoint, ours: _Ours) -> None:
-        if one.parent_id and not known.has_parent(one) and (one.checkpoint_ns, one.parent_id) in ours:
+    def _know_parent(self, known: _Known, one: ForeignCheckpoint, ours: Locations) -> None:
+        if one.parent_id and known.parent_of(one) is None and (one.checkpoint_ns, one.parent_id) in ours:
             parent = self._source.read(one.thread_id, one.checkpoint_ns, one.parent_id)
             if parent is not None:
                 known.remember(parent)
-
-    def _ours(self, thread_ids: Sequence[str]) -> Mapping[str, _Ours]:
-        can_be = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
-        found = (
-            self._target.backend.driver.run(checkpoints_of_threads(self._target.backend.dialect, can_be))
-            if can_be
-            else []
-        )
-        return {
-            thread_id: {(ns, checkpoint_id): writes for ns, checkpoint_id, writes in rows}
-            for thread_id, rows in zip(can_be, found, strict=True)
-        }
 
     def _verify(self, thread_id: str) -> None:
         for attempt in range(1, ATTEMPTS + 1):
@@ -446,35 +558,42 @@ class _Move:
 
     def _compare(self, thread_id: str) -> tuple[int, str | None]:
         """Return the number of checkpoints and None if all are the same, else 0 and a description of what differs."""
+        count = 0
         with self._source.snapshot():
-            missing = dict(self._source.locations([thread_id]).get(thread_id, {}))
-            goes_on = _goes_on(self._ours([thread_id]).get(thread_id, {}), missing)
-            count = len(missing)
-            heads = dict(missing.keys())
-            for found in self._target.list(_thread(thread_id)):
-                _, ns, checkpoint_id = key_of(found.config)
-                if missing.pop((ns, checkpoint_id or ""), None) is None:
-                    continue  # It was stored after the move.
-                one = self._source.read(thread_id, ns, checkpoint_id or "")
-                if one and goes_on:  # Its tasks have gone on here, and have written more.
-                    one, found = one._replace(writes=()), found._replace(pending_writes=[])
-                if one and (what := difference(self._without_excluded(one), found)):
+            thread = self._threads([thread_id]).get(thread_id)
+            if thread is None:
+                return 0, None
+            heads, goes_on = dict(thread.theirs.keys()), thread.goes_on
+            for ns, checkpoint_id in thread.theirs:
+                if (ns, checkpoint_id) not in thread.ours and thread.moved.has((ns, checkpoint_id)):
+                    continue  # It was deleted after the move.
+                one = self._source.read(thread_id, ns, checkpoint_id)
+                found = self._target.read(thread_id, ns, checkpoint_id)
+                what = "it is missing" if found is None else None
+                if one and found:
+                    parent = ns, one.parent_id or ""
+                    if parent not in thread.ours and thread.moved.has(parent):
+                        one = one._replace(parent_id=None)  # It was deleted after the move, too.
+                    if goes_on:  # Its tasks have gone on there, and have written more.
+                        one, found = one._replace(writes=()), found._replace(writes=())
+                    if self._target.adds_values:
+                        found = found.without_values(set(one.delta_channels) - set(one.checkpoint["channel_values"]))
+                    what = difference(self._without_excluded(one), found)
+                    if not what and one.delta_channels and heads[ns] == checkpoint_id:
+                        what = self._history_differs(one)
+                if what:
                     return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: {what}"
-                if one and one.delta_channels and heads[ns] == checkpoint_id and (what := self._history_differs(one)):
-                    return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: {what}"
-            for ns, checkpoint_id in missing:
-                return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: it is missing"
+                count += 1
         return count, None
 
     def _without_excluded(self, one: ForeignCheckpoint) -> ForeignCheckpoint:
         """Leave out the metadata keys that the target does not store."""
-        excluded = self._target.backend.values.excluded
+        excluded = self._target.excluded
         return one._replace(metadata={key: value for key, value in one.metadata.items() if key not in excluded})
 
     def _history_differs(self, one: ForeignCheckpoint) -> str | None:
-        config = config_of(one.thread_id, one.checkpoint_ns, one.checkpoint_id)
-        ours = self._target.get_delta_channel_history(config=config, channels=one.delta_channels)
-        theirs = _Walk(self._source).get_delta_channel_history(config=config, channels=one.delta_channels)
+        ours = self._target.history(one.key, one.delta_channels)
+        theirs = self._source.history(one.key, one.delta_channels)
         for channel in one.delta_channels:
             if not same(dict(ours[channel]), dict(theirs[channel])):
                 return f"what channel {channel!r} is rebuilt from differs"
@@ -484,10 +603,11 @@ class _Move:
 class _Renamed:
     """The source, in which one thread has another id."""
 
-    def __init__(self, source: OfficialThreads, thread_id: str, other: str) -> None:
+    def __init__(self, source: SourceThreads, thread_id: str, other: str) -> None:
         self._source = source
         self._thread_id = thread_id
         self._other = other
+        self.suffix = source.suffix
 
     def snapshot(self) -> Any:
         return self._source.snapshot()
@@ -505,15 +625,5 @@ class _Renamed:
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
         return self._source.read_writes(self._thread_id, checkpoint_ns, checkpoint_id)
 
-
-class _Walk(BaseCheckpointSaver[Any]):
-    """Walks over the ancestors in the source as LangGraph does."""
-
-    def __init__(self, source: OfficialThreads) -> None:
-        super().__init__()
-        self._source = source
-
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        thread_id, ns, checkpoint_id = key_of(config)
-        one = self._source.read(thread_id, ns, checkpoint_id or "")
-        return one and one.as_tuple()
+    def history(self, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        return self._source.history(key._replace(thread_id=self._thread_id), channels)

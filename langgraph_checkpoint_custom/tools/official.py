@@ -1,8 +1,9 @@
 """Reads the tables of LangGraph's own PostgreSQL and SQLite savers, in every form that their current release reads.
 
-It writes nothing and does not import the official savers' packages. The given serializer decodes the values; one from
+If it is opened to write, it also stores checkpoints, in the form of the current release; only then it imports the
+official savers' packages, which create the tables. The given serializer decodes and encodes the values; one from
 `raw_reader` makes no objects. A thread is read in one read snapshot, so of a concurrent run it has what was stored up
-to one point in time.
+to one point in time, and it is stored in one transaction.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign, StorageError
+from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaForeign, StorageError
+from langgraph_checkpoint_custom.model.keys import Key, config_of, key_of
 from langgraph_checkpoint_custom.tools.foreign import ForeignCheckpoint, ForeignWrite
 
 # Thread ids in a page. With that many, the round trip takes less time than reading the ids of their checkpoints.
@@ -35,17 +41,37 @@ class WriteCounts(NamedTuple):
 Locations = Mapping[tuple[str, str], WriteCounts]
 
 
-class OfficialThreads(Protocol):
-    """Reads threads of an official saver."""
+class SourceThreads(Protocol):
+    """The threads of one side of a move, to read them."""
+
+    suffix: str
+    """What follows the id of a thread that is moved to a thread of its own."""
 
     def snapshot(self) -> Any: ...
     def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]: ...
     def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None: ...
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]: ...
+    def history(self, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]: ...
 
 
-class OfficialStore(OfficialThreads, Protocol):
+class TargetThreads(SourceThreads, Protocol):
+    """The threads of the other side, to store what is missing."""
+
+    excluded: frozenset[str]
+    """The keys of metadata that are not stored."""
+    adds_values: bool
+    """Whether a `DeltaChannel` has a value in each checkpoint with its version, if it has one in any of them."""
+
+    def storing(self) -> Any: ...
+    def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None: ...
+    def put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None: ...
+
+
+class OfficialStore(TargetThreads, Protocol):
     """The tables of an official saver."""
+
+    is_new: bool
+    name: str
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
@@ -53,12 +79,13 @@ class OfficialStore(OfficialThreads, Protocol):
     def threads(self) -> Iterator[Sequence[str]]: ...
 
 
-def open_official(url: str, serde: SerializerProtocol) -> OfficialStore:
+def open_official(url: str, serde: SerializerProtocol, *, writes: bool = False) -> OfficialStore:
     """Open the tables of an official saver.
 
     Args:
         url: `sqlite:///file.db` or `postgresql://…`; PostgreSQL's `search_path` decides the schema.
-        serde: Decodes the values.
+        serde: Decodes and encodes the values.
+        writes: Whether to store something; tables that do not exist are created.
 
     Raises:
         ConfigError: The URL is not one of SQLite or PostgreSQL, or the SQLite file cannot be read.
@@ -66,19 +93,54 @@ def open_official(url: str, serde: SerializerProtocol) -> OfficialStore:
         StorageError: No connection to PostgreSQL.
     """
     if url.startswith("sqlite:///"):
-        return OfficialSqlite(unquote(url.removeprefix("sqlite:///")), serde)
+        return OfficialSqlite(unquote(url.removeprefix("sqlite:///")), serde, writes)
     if url.startswith(("postgresql://", "postgres://")):
-        return OfficialPostgres(url, serde)
+        return OfficialPostgres(url, serde, writes)
     raise ConfigError("the official savers have databases at sqlite:///… and postgresql://…")
 
 
-class OfficialSqlite:
-    """Reads a file of the official `SqliteSaver` or `AsyncSqliteSaver`."""
+class _Walk(BaseCheckpointSaver[Any]):
+    """Walks over the ancestors as LangGraph does."""
 
-    def __init__(self, path: str, serde: SerializerProtocol) -> None:
+    def __init__(self, source: SourceThreads) -> None:
+        super().__init__()
+        self._source = source
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        thread_id, ns, checkpoint_id = key_of(config)
+        one = self._source.read(thread_id, ns, checkpoint_id or "")
+        return one and one.as_tuple()
+
+
+class _Official:
+    """What the savers of both databases have in common."""
+
+    suffix = "-official"
+    excluded: frozenset[str] = frozenset()
+    is_new = False
+    adds_values = False
+
+    def history(self: SourceThreads, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        """Return what `DeltaChannel`s are rebuilt from."""
+        config = config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id or "")
+        return _Walk(self).get_delta_channel_history(config=config, channels=channels)
+
+    def count(self: OfficialStore) -> int:
+        """Return the number of threads."""
+        return sum(map(len, self.threads()))
+
+
+class OfficialSqlite(_Official):
+    """A file of the official `SqliteSaver` or `AsyncSqliteSaver`."""
+
+    def __init__(self, path: str, serde: SerializerProtocol, writes: bool = False) -> None:
         self._serde = serde
+        self.name = f"sqlite:{Path(path).resolve()}"
+        if writes:
+            self.is_new = _setup_sqlite(path)
         try:
-            self._file = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
+            mode = "rw" if writes else "ro"
+            self._file = sqlite3.connect(f"file:{quote(path)}?mode={mode}", uri=True, isolation_level=None)
             columns = {row[1] for row in self._file.execute("PRAGMA table_info(checkpoints)")}
             paths = {row[1] for row in self._file.execute("PRAGMA table_info(writes)")} & {"task_path"}
         except sqlite3.Error as error:
@@ -93,10 +155,6 @@ class OfficialSqlite:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-
-    def count(self) -> int:
-        """Return the number of threads."""
-        return sum(map(len, self.threads()))
 
     def threads(self) -> Iterator[Sequence[str]]:
         """Yield the thread ids in order, in pages; no cursor or transaction stays open between pages."""
@@ -154,11 +212,58 @@ class OfficialSqlite:
         """
         return _writes(self._serde, self._file.execute(sql, [thread_id, checkpoint_ns, checkpoint_id]))
 
+    @contextmanager
+    def storing(self) -> Iterator[None]:
+        """Store everything in the block, or nothing."""
+        try:
+            self._file.execute("BEGIN IMMEDIATE")
+            with self._file:
+                yield
+        except sqlite3.OperationalError as error:
+            raise StorageError(f"the target cannot be written: {error}", operation="migrate") from error
+        except sqlite3.Error as error:
+            raise CheckpointError(f"LangGraph's saver cannot store it: {error}") from error
 
-class OfficialPostgres:
-    """Reads the tables of the official `PostgresSaver` or `AsyncPostgresSaver`."""
+    def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
+        """Store a checkpoint, unless it exists."""
+        metadata = json.dumps(one.metadata, ensure_ascii=False).encode()
+        self._file.execute(
+            "INSERT OR IGNORE INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, "
+            "checkpoint, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*one.key, one.parent_id, *self._serde.dumps_typed(one.checkpoint), metadata),
+        )
 
-    def __init__(self, url: str, serde: SerializerProtocol) -> None:
+    def put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None:
+        """Store writes: regular ones keep the first value, special ones the last."""
+        self._file.executemany(
+            _STORE_WRITES.format(table="writes", value="value", row=", ".join("?" * 9)),
+            _rows_of_writes(self._serde, key, writes),
+        )
+
+
+def _setup_sqlite(path: str) -> bool:
+    """Create or upgrade the tables as the official saver does; return whether there were none."""
+    try:
+        from langgraph.checkpoint.sqlite import SqliteSaver as Official
+    except ImportError as error:
+        raise ConfigError("the tables are LangGraph's: pip install langgraph-checkpoint-sqlite") from error
+    try:
+        with Official.from_conn_string(path) as saver:
+            tables = {row[0] for row in saver.conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+            if "langgraph_checkpoint_migrations" in tables:
+                raise SchemaForeign(f"{path} has the tables of this package, not those of LangGraph's own SqliteSaver")
+            saver.setup()
+            return "checkpoints" not in tables
+    except sqlite3.Error as error:
+        raise ConfigError(f"{path} cannot be written as a SQLite database: {error}") from error
+
+
+class OfficialPostgres(_Official):
+    """The tables of the official `PostgresSaver` or `AsyncPostgresSaver`."""
+
+    adds_values = True
+
+    def __init__(self, url: str, serde: SerializerProtocol, writes: bool = False) -> None:
         import psycopg  # Only the extra `postgres` installs it.
 
         self._serde = serde
@@ -170,9 +275,29 @@ class OfficialPostgres:
             raise ConfigError("the source's URL cannot be read; %-encode special characters in it") from None
         except psycopg.Error as error:
             raise StorageError(f"no connection to the source: {str(error).strip()}", operation="migrate") from None
-        self._connection.read_only = True
-        self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        columns = self._connection.execute(
+        exists, has_path = self._tables()
+        if writes and not (exists and has_path):
+            self.is_new = not exists
+            _setup_postgres(url)
+            exists, has_path = self._tables()
+        if not exists:
+            self._connection.close()
+            raise SchemaForeign("this database has no tables of LangGraph's own PostgresSaver in its search_path")
+        self._path = "task_path" if has_path else "''"
+        # The same for each address of the server, and another one for a copy of the database.
+        ((self.name,),) = self._connection.execute(
+            """
+            SELECT concat_ws('/', 'postgresql:', system_identifier, d.oid, to_regclass('checkpoints')::oid)
+            FROM pg_control_system(), pg_database d WHERE d.datname = current_database()
+            """
+        ).fetchall()
+        if not writes:
+            self._connection.read_only = True
+            self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+
+    def _tables(self) -> tuple[bool, bool]:
+        """Return whether the tables exist, and whether writes have the paths of tasks."""
+        ((exists, has_path),) = self._connection.execute(
             """
             SELECT (
                 SELECT count(*) FROM pg_attribute
@@ -180,23 +305,16 @@ class OfficialPostgres:
             ) = 2 AND to_regclass('checkpoint_blobs') IS NOT NULL, (
                 SELECT count(*) FROM pg_attribute
                 WHERE attrelid = to_regclass('checkpoint_writes') AND attname = 'task_path'
-            )
+            ) = 1
             """
-        ).fetchone()
-        if not columns or not columns[0]:
-            self._connection.close()
-            raise SchemaForeign("this database has no tables of LangGraph's own PostgresSaver in its search_path")
-        self._path = "task_path" if columns[1] else "''"
+        ).fetchall()
+        return exists, has_path
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-
-    def count(self) -> int:
-        """Return the number of threads."""
-        return sum(map(len, self.threads()))
 
     def threads(self) -> Iterator[Sequence[str]]:
         """Yield the thread ids in order, in pages; no cursor or transaction stays open between pages."""
@@ -278,8 +396,92 @@ class OfficialPostgres:
         )
         return _writes(self._serde, rows)
 
+    @contextmanager
+    def storing(self) -> Iterator[None]:
+        """Store everything in the block, or nothing."""
+        import psycopg
+
+        try:
+            with self._connection.transaction():
+                yield
+        except psycopg.OperationalError as error:
+            raise StorageError(f"the target cannot be written: {str(error).strip()}", operation="migrate") from error
+        except psycopg.Error as error:
+            reason = error.diag.message_primary or type(error).__name__
+            raise CheckpointError(f"LangGraph's saver cannot store it: {reason}") from error
+
+    def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
+        """Store a checkpoint with the values whose versions are not the parent's, unless they exist."""
+        from psycopg.types.json import Jsonb
+
+        values = dict(one.checkpoint["channel_values"])
+        # Text, numbers and None are in the document, as the official saver stores them; a delta snapshot is True there.
+        blobs = {channel: value for channel, value in values.items() if not _is_inline(value)}
+        for channel, value in blobs.items():
+            del values[channel]
+            if isinstance(value, DeltaSnapshot):
+                values[channel] = True
+        thread_id, ns, _ = one.key
+        with self._connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob) "
+                "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                [
+                    (thread_id, ns, channel, _text(version), *self._serde.dumps_typed(blobs[channel]))
+                    for channel, version in one.new_versions(parent).items()
+                    if channel in blobs
+                ],
+            )
+            cursor.execute(
+                "INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, "
+                "metadata) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                (*one.key, one.parent_id, Jsonb({**one.checkpoint, "channel_values": values}), Jsonb(one.metadata)),
+            )
+
+    def put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None:
+        """Store writes: regular ones keep the first value, special ones the last."""
+        with self._connection.cursor() as cursor:
+            cursor.executemany(
+                _STORE_WRITES.format(table="checkpoint_writes", value="blob", row=", ".join(["%s"] * 9)).encode(),
+                list(_rows_of_writes(self._serde, key, writes)),
+            )
+
     def _rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
         return self._connection.execute(sql, params, binary=True).fetchall()
+
+
+def _setup_postgres(url: str) -> None:
+    """Create or upgrade the tables as the official saver does."""
+    import psycopg
+
+    try:
+        from langgraph.checkpoint.postgres import PostgresSaver as Official
+    except ImportError as error:
+        raise ConfigError("the tables are LangGraph's: pip install langgraph-checkpoint-postgres") from error
+    try:
+        with Official.from_conn_string(url) as saver:
+            saver.setup()
+    except psycopg.Error as error:
+        raise StorageError(f"no tables can be created: {error.diag.message_primary}", operation="migrate") from error
+
+
+def _is_inline(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float, bool))
+
+
+_STORE_WRITES = """
+    INSERT INTO {table} AS w (
+        thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, {value}
+    )
+    VALUES ({row})
+    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+    DO UPDATE SET channel = excluded.channel, type = excluded.type, {value} = excluded.{value} WHERE w.idx < 0
+"""
+
+
+def _rows_of_writes(serde: SerializerProtocol, key: Key, writes: Iterable[ForeignWrite]) -> Iterator[tuple[Any, ...]]:
+    for task_id, task_path, idx, channel, value in writes:
+        yield *key, task_id, task_path, idx, channel, *serde.dumps_typed(value)
 
 
 # Each step of the recursion looks the next thread up in the primary key, so it skips a thread's other checkpoints.

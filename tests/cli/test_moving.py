@@ -76,6 +76,7 @@ def test_migrate_from_the_official_saver(cli: Cli, official: Official) -> None:
             "checkpoints": 4,
             "writes": 0,
             "verified": 4,
+            "deleted": 0,
             "problems": {},
         }
         assert cli("migrate", "--from", official.url, "--no-verify") == "2 threads, 0 checkpoints, 0 writes.\n"
@@ -85,7 +86,7 @@ def test_migrate_from_the_official_saver(cli: Cli, official: Official) -> None:
             assert [each._asdict() for each in everything(saver)] == [each._asdict() for each in everything(source)]
             step(saver, "1", None, gone_on=True)
             step(source, "1", None, gone_on="elsewhere")
-    assert "it went on in the source and here" in cli.json("migrate", "--from", official.url, code=1)["problems"]["1"]
+    assert "it went on in both databases" in cli.json("migrate", "--from", official.url, code=1)["problems"]["1"]
     assert "'1-official'" in cli.error
     assert cli.json("migrate", "--from", official.url, "--diverged", "copy")["problems"] == {}
     assert {one["thread_id"] for one in cli.json("threads")["threads"]} == {"1", "1-official", "2"}

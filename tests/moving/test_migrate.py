@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, make_dataclass
 from enum import Enum
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, _DeltaSnapshot
@@ -151,7 +152,12 @@ def test_a_second_migration_reads_no_values_that_were_moved(official: Official, 
         for verify in (False, None):  # By default, only what is new is compared.
             events.clear()
             assert migrate(official.url, target, verify=verify) == MoveReport(threads=30)
-            assert [(event.name, event.round_trips) for event in events] == [("checkpoints_of_threads", 1)]
+            assert [(event.name, event.round_trips) for event in events] == [
+                ("checkpoints_of_threads", 1),
+                ("moves_of_threads", 1),
+                ("moved_threads", 1),  # To see which are not in the source any more.
+                ("moved_threads", 1),
+            ]
         assert len(migrate(official.url, target, verify=True).problems) == 30  # The comparison reads the values.
 
         step(source, "new", None, a=[3], b="z")
@@ -249,7 +255,7 @@ def test_a_thread_that_went_on_at_both_sides_is_a_problem(official: Official, sa
             before = everything(saver)
             moved = migrate(official.url, saver, verify=verify)
             assert list(moved.problems) == ["t"]
-            assert "it went on in the source and here" in moved.problems["t"]
+            assert "it went on in both databases" in moved.problems["t"]
             assert "'t-official'" in moved.problems["t"]
             assert [one for one in everything(saver) if one.config["configurable"]["thread_id"] == "t"] == [
                 one for one in before if one.config["configurable"]["thread_id"] == "t"
@@ -316,6 +322,62 @@ def test_what_went_on_in_the_source_becomes_the_head(official: Official, saver: 
         assert ["one", "re: one", "ours", "re: ours"] in logs
         talk(source, "asks", asks=True)
         assert "pending writes" in migrate(official.url, saver, diverged="head").problems["t"]
+
+
+def test_what_was_deleted_here_does_not_return(official: Official, store: Store) -> None:
+    """Erased users, pruned checkpoints: only a thread that is named is moved again, as a whole."""
+    with official.open() as source, store.open() as saver:
+        for thread_id in ("pruned", "erased", "copied"):
+            for text in ("one", "two", "three"):
+                talk(source, text, thread_id)
+        assert migrate(official.url, saver).checkpoints == 27
+        saver.prune(["pruned"])
+        saver.delete_thread("erased")
+        left = everything(saver)
+        for verify in (None, True, False):
+            moved = migrate(official.url, saver, verify=verify)
+            assert (moved.threads, moved.deleted, moved.checkpoints, moved.writes, moved.problems) == (3, 1, 0, 0, {})
+        assert everything(saver) == left
+
+        talk(saver, "ours", "pruned")  # It goes on here, and its older checkpoints are deleted.
+        saver.prune(["pruned"])
+        assert migrate(official.url, saver, verify=True).problems == {}
+        talk(source, "theirs", "pruned")
+        assert "it went on in both" in migrate(official.url, saver).problems["pruned"]
+        talk(source, "theirs", "erased")
+        moved = migrate(official.url, saver)
+        assert moved.problems.keys() == {"pruned", "erased"}
+        assert "it went on in the source; nothing" in moved.problems["erased"]
+        assert saver.get_tuple(config("erased")) is None
+
+        moved = migrate(official.url, saver, threads=["erased"])
+        assert (moved.checkpoints, moved.verified, moved.problems) == (12, 12, {})
+        source.delete_thread("copied")  # An erased user is not forgotten here.
+        assert "has been deleted in the source" in migrate(official.url, saver).problems["copied"]
+
+
+def test_a_checkpoint_that_arrives_late_is_moved(official: Official, saver: CheckpointSaver) -> None:
+    """With an id below those that were moved: the clocks of two servers differ."""
+    with official.open() as source:
+        late = empty_checkpoint()
+        location = step(source, "t", None, a=[1])
+        source.put_writes(config("t", late["id"]), [("a", 2)], "task")  # Its writes come before it.
+        assert migrate(official.url, saver).checkpoints == 1
+        assert migrate(official.url, saver) == MoveReport(threads=1)
+        source.put(location, late, {"source": "loop", "step": 1, "parents": {}}, {})
+        moved = migrate(official.url, saver)
+        assert (moved.checkpoints, moved.writes, moved.problems) == (1, 1, {})
+        assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
+
+
+def test_another_database_is_another_source(official: Official, tmp_path: Path, saver: CheckpointSaver) -> None:
+    """After a rehearsal with a copy, and a deletion, the threads of the real one are moved."""
+    rehearsal = Official("sqlite", f"sqlite:///{tmp_path / 'rehearsal.db'}")
+    for one in (rehearsal, official):
+        with one.open() as source:
+            step(source, "t", None, a=[1])
+        assert migrate(one.url, saver).checkpoints == 1
+        saver.delete_thread("t")
 
 
 def test_a_value_that_differs_is_reported(official: Official, saver: CheckpointSaver) -> None:

@@ -79,6 +79,10 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "count of threads": (d.count_threads(ALL_THREADS, 500), 510),
         "thread exists": (d.thread_exists("t7"), 1),
         "next thread": (d.select_next_thread("t7"), 2),
+        "what was moved of a thread": (d.select_move("store", ["t7"]), 1),
+        "moved threads": (d.select_moves("store", "t7", 20), 20),
+        "move": (d.store_move("store", "t7", b""), 1),
+        "checkpoints of a thread": (d.select_checkpoint_ids(["t7"]), 400),
         "newest id": (d.ask("select_newest_id", **Key("t7", "", None)._asdict()), 1),
         "document": (d.select_document(Key("t7", "", "000050")), 1),
         "export of checkpoints": (

@@ -59,11 +59,16 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
         (
             f"{PACKAGE}.tools.migration",
             {
-                "migrate": ("moving.md", "migrate("),
+                "migrate": ("moving.md", "moved = migrate("),
+                "migrate_back": ("moving.md", "migrate_back(saver"),
                 "copy_from": ("moving.md", "copy_from("),
                 "acopy_from": ("moving.md", "acopy_from("),
                 "MoveReport": ("moving.md", "moved.problems"),
             },
+        ),
+        (
+            f"{PACKAGE}.tools.fence",
+            {"close": ("moving.md", "fence.close("), "open_again": ("moving.md", "fence.open_again")},
         ),
         (
             f"{PACKAGE}.tools.exchange",
@@ -151,7 +156,7 @@ METHODS: dict[str, Links] = {
     },
     "Storing": {
         "put": ("storage-format.md", "saver.put("),
-        "put_writes": ("moving.md", "put_writes("),
+        "put_writes": ("guarantees.md", "`put`, `put_writes`"),
         "get_next_version": ("glossary.md", "**channel version**"),
     },
     "Reading": {

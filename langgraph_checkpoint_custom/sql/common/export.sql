@@ -1,11 +1,31 @@
 -- Export and import, row by row.
 
 -- name: select_checkpoint_ids
-SELECT c.checkpoint_ns, c.checkpoint_id, (
-    SELECT count(*) FROM langgraph_checkpoint.writes w
-    WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
-)
-FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s
+SELECT c.checkpoint_ns, c.checkpoint_id, count(w.idx), count(w.idx) FILTER (WHERE w.idx < 0)
+FROM langgraph_checkpoint.checkpoints c
+LEFT JOIN langgraph_checkpoint.writes w
+    ON w.thread_id = %(thread_id)s AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
+WHERE c.thread_id = %(thread_id)s
+GROUP BY c.checkpoint_ns, c.checkpoint_id
+
+-- What was moved from or to another store.
+
+-- name: select_move
+SELECT checkpoints FROM langgraph_checkpoint.moves WHERE store = %(store)s AND thread_id = %(thread_id)s
+
+-- name: select_moves
+SELECT thread_id FROM langgraph_checkpoint.moves
+WHERE store = %(store)s AND thread_id > %(after)s AND thread_id >= %(bottom)s AND thread_id < %(top)s
+ORDER BY thread_id LIMIT %(limit)s
+
+-- name: store_move
+INSERT INTO langgraph_checkpoint.moves (store, thread_id, checkpoints)
+VALUES (%(store)s, %(thread_id)s, %(checkpoints)b)
+ON CONFLICT (store, thread_id) DO UPDATE SET checkpoints = excluded.checkpoints
+
+-- name: forget_moves
+DELETE FROM langgraph_checkpoint.moves
+WHERE store = %(store)s AND thread_id >= %(bottom)s AND thread_id < %(top)s
 
 -- name: select_document
 SELECT checkpoint_type, checkpoint FROM langgraph_checkpoint.checkpoints

@@ -1,0 +1,175 @@
+"""The threads of one of our savers as a side of a move: nothing is decoded into objects.
+
+Must not know: SQL, connections, the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from hashlib import blake2b
+from typing import Any
+
+from langgraph.checkpoint.base import DeltaChannelHistory
+
+from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, config_of, thread_text
+from langgraph_checkpoint_custom.operations.export_rows import next_thread
+from langgraph_checkpoint_custom.operations.moves import forget_moves, moved_threads, moves_of_threads, store_move
+from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads, get_with_writes
+from langgraph_checkpoint_custom.operations.write import put_writes
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.tools.foreign import (
+    ForeignCheckpoint,
+    ForeignWrite,
+    encode_foreign_writes,
+    foreign_of,
+)
+from langgraph_checkpoint_custom.tools.official import PAGE, Locations, WriteCounts
+from langgraph_checkpoint_custom.tools.raw import without_classes
+
+# Bytes of a digest. In a thread of a million checkpoints, two are the same with a
+# chance of one in 10 million.
+DIGEST = 8
+
+
+class OwnThreads:
+    """The threads of a saver."""
+
+    suffix = "-custom"
+    adds_values = False
+
+    def __init__(self, saver: CheckpointSaver) -> None:
+        self._saver = without_classes(saver)
+        self._saver._concurrent_writers = "allow"
+        self._dialect, self._driver, self._values = self._saver.backend
+        self.excluded = frozenset(self._values.excluded)
+
+    def threads(self) -> Iterator[Sequence[str]]:
+        """Yield the ids of LangGraph's threads in order, in pages."""
+        page: list[str] = []
+        thread_id: str | None = ""
+        while (thread_id := self._driver.run(next_thread(self._dialect, thread_id or ""))) is not None:
+            if not thread_id.startswith(KIND_MARK):  # Other frameworks' threads are nothing for LangGraph.
+                page.append(thread_id)
+            if len(page) == PAGE:
+                yield page
+                page = []
+        if page:
+            yield page
+
+    def snapshot(self) -> Any:
+        """Return a block; what is stored during it may be seen."""
+        return nullcontext()
+
+    def storing(self) -> Any:
+        """Return a block; each checkpoint and each task's writes are stored on their own."""
+        return nullcontext()
+
+    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
+        """Return the checkpoints of threads with the number of their writes, older ones first."""
+        known = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
+        if not known:
+            return {}
+        found = self._driver.run(checkpoints_of_threads(self._dialect, known))
+        return {
+            thread_id: {
+                (ns, checkpoint_id): WriteCounts(*counts)
+                for ns, checkpoint_id, *counts in sorted(rows, key=lambda row: (row[1], row[0]))
+            }
+            for thread_id, rows in zip(known, found, strict=True)
+            if rows
+        }
+
+    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None:
+        """Return a checkpoint with its values and writes; None if there is none."""
+        key = Key(thread_id, checkpoint_ns, checkpoint_id)
+        found = self._driver.run(get_with_writes(self._dialect, self._values, self._saver.get_next_version, key))
+        if found is None:
+            return None
+        one, rows = found
+        writes = [
+            ForeignWrite(task_id, row.path or "", row.idx or 0, channel, value)
+            for (task_id, channel, value), row in zip(one.pending_writes or (), rows, strict=True)
+        ]
+        return foreign_of(one)._replace(writes=writes)
+
+    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
+        """Return the writes of a checkpoint."""
+        one = self.read(thread_id, checkpoint_ns, checkpoint_id)
+        return one.writes if one else ()
+
+    def history(self, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        """Return what `DeltaChannel`s are rebuilt from."""
+        config = config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id or "")
+        return self._saver.get_delta_channel_history(config=config, channels=channels)
+
+    def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
+        """Store a checkpoint with the values whose versions are not the parent's."""
+        self._saver.put(*one.put_arguments(parent))
+
+    def put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None:
+        """Store writes: regular ones keep the first value, special ones the last."""
+        for rows in encode_foreign_writes(self._values, key, writes):
+            self._driver.run(put_writes(self._dialect, key, rows, None))
+
+
+class Moved:
+    """What was moved of a thread, as digests: each checkpoint, and each with the number of writes that it had then."""
+
+    def __init__(self, stored: bytes = b"") -> None:
+        self._digests = {stored[start : start + DIGEST] for start in range(0, len(stored), DIGEST)}
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def has(self, location: tuple[str, str], writes: int | None = None) -> bool:
+        """Return whether a checkpoint was moved, or whether it was moved with that many writes."""
+        return _digest(location, writes) in self._digests
+
+    def stored_with(self, locations: Locations) -> bytes:
+        """Return what is stored if these were moved, too."""
+        added = {_digest(each, number) for each, (writes, _) in locations.items() for number in (None, writes)}
+        return b"".join(sorted(self._digests | added))
+
+
+class Ledger:
+    """What was moved between a saver and a store of one of LangGraph's own savers, in both directions."""
+
+    def __init__(self, saver: CheckpointSaver, store: str) -> None:
+        self._dialect, self._driver, _ = saver.backend
+        self._store = store
+
+    def of(self, thread_ids: Sequence[str]) -> Mapping[str, Moved]:
+        """Return what was moved of each thread."""
+        known = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
+        found = self._driver.run(moves_of_threads(self._dialect, self._store, known)) if known else ()
+        stored = dict(zip(known, found, strict=True))
+        return {thread_id: Moved(stored.get(thread_id, b"")) for thread_id in thread_ids}
+
+    def store(self, thread_id: str, checkpoints: bytes) -> None:
+        """Store what was moved of a thread: `Moved.stored_with`."""
+        self._driver.run(store_move(self._dialect, self._store, thread_id, checkpoints))
+
+    def threads(self) -> Iterator[Sequence[str]]:
+        """Yield the ids of the threads that were moved, in pages."""
+        page: Sequence[str] = [""]
+        while page := self._driver.run(moved_threads(self._dialect, self._store, page[-1])):
+            yield page
+
+    def forget(self) -> None:
+        """Forget what was moved: the other store is a new one."""
+        self._driver.run(forget_moves(self._dialect, self._store))
+
+
+def _digest(location: tuple[str, str], writes: int | None) -> bytes:
+    return blake2b("\0".join([*location, str(writes)]).encode(), digest_size=DIGEST).digest()
+
+
+def _is_key(thread_id: str) -> bool:
+    """Return whether the id can be the id of a thread in a saver."""
+    try:
+        thread_text(thread_id)
+    except ConfigError:
+        return False
+    return True

@@ -1,0 +1,193 @@
+"""The cut-over of docs/moving.md and the way back, with two versions of an application in two processes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from langgraph_checkpoint_custom import open_saver
+from langgraph_checkpoint_custom.tools import fence
+from tests.cli.conftest import Cli, url_with_secret
+from tests.moving.application import THREADS, graph_of, say
+from tests.moving.official import Official, config, everything, step
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "moving.md").read_text("utf-8")
+PROGRAM = [sys.executable, "-m", "langgraph_checkpoint_custom"]
+
+
+def commands(section: str) -> list[list[str]]:
+    """The commands of a section of the page, in their order."""
+    text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return [shlex.split(line) for line in re.findall(r"^ *lgckpt (migrate .*)$", text, re.MULTILINE)]
+
+
+@contextmanager
+def running(*argv: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A process, and its output."""
+    with subprocess.Popen(
+        argv,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # A background job ignores it.
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout
+        finally:
+            process.kill()
+
+
+def application(kind: str, url: str, what: str) -> list[str]:
+    return [sys.executable, "-m", "tests.moving.application", kind, url, what]
+
+
+def killed_while_it_holds(url: str, what: str) -> None:
+    """The old version starts or answers a run, and is killed in the middle of it."""
+    with running(*application("official", url, what)) as (process, output):
+        assert output.readline() == "holds\n"
+        process.send_signal(signal.SIGKILL)
+
+
+def logs(saver: BaseCheckpointSaver[Any]) -> dict[str, list[str]]:
+    graph = graph_of(saver)
+    return {thread_id: graph.get_state(config(thread_id)).values["log"] for thread_id in THREADS}
+
+
+def test_two_versions_of_an_application_and_no_turn_is_lost(cli: Cli, official: Official) -> None:
+    """The old version serves in another process while `--follow` runs, and is killed in the middle of its runs."""
+    old, new = official.url, url_with_secret(cli.store)
+
+    def command(argv: list[str]) -> list[str]:
+        return [{"official.db": old, "checkpoints.db": new}.get(each, each) for each in argv]
+
+    rehearsal, once, follow, finish = map(command, commands("The cut-over"))
+    (back,) = map(command, commands("Back to LangGraph's savers"))
+    assert ("--follow" in follow, "--finish" in finish, "--to" in back) == (True, True, True)
+    with official.open() as saver:
+        graph = graph_of(saver)
+        for thread_id in THREADS:
+            say(graph, thread_id, "hello")
+        say(graph, "asked", "ask")
+    cli(*rehearsal)
+    cli(*once)
+    with running(*application("official", old, "serve")) as (_, turns), running(*PROGRAM, *follow) as (runs, passes):
+        for _ in range(3):
+            passes.readline()
+            turns.readline()
+    assert runs.wait() != 0  # It was killed; the next one ends by Ctrl-C.
+    with running(*PROGRAM, *follow) as (runs, passes):
+        assert "problem" in passes.readline()
+        runs.send_signal(signal.SIGINT)
+        assert runs.wait() == 0
+    killed_while_it_holds(old, "hold")
+    killed_while_it_holds(old, "answer")
+    assert cli.json(*finish)["closed"] is True
+    with official.open() as theirs, cli.store.open() as ours:
+        assert [each._asdict() for each in everything(ours)] == [each._asdict() for each in everything(theirs)]
+        expected = logs(theirs)
+        assert logs(ours) == expected
+        graph = graph_of(ours)
+        # Of the run in flight, the task that was done is not done again; the answer is not asked for again.
+        assert graph.get_state(config("in flight")).next == ("slow",)
+        assert graph.invoke(None, config("in flight"))["log"] == ["flight", "quick: flight", "slow: flight"]
+        assert graph.invoke(None, config("asked"))["log"] == ["ask", "quick: ask", "slow: yes"]
+        for thread_id in THREADS:
+            assert say(graph, thread_id, "again") == [*expected[thread_id], "again", "quick: again", "slow: again"]
+        # An old version that is left over is told where the threads are.
+        with pytest.raises((sqlite3.IntegrityError, psycopg.Error), match=r"have moved to .*Saver of") as refused:
+            say(graph_of(theirs), THREADS[0], "lost?")
+        assert "n0t-for-the-screen" not in str(refused.value)
+        expected = logs(ours)
+    assert cli.json(*back)["problems"] == {}
+    with official.open() as theirs:
+        assert logs(theirs) == expected
+        assert say(graph_of(theirs), THREADS[0], "back")[-1] == "slow: back"
+    assert cli.json(*once)["problems"] == {}
+    with cli.store.open() as ours:
+        assert logs(ours)[THREADS[0]][-1] == "slow: back"
+
+
+def test_what_cannot_be_closed_is_said(
+    cli: Cli, official: Official, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(fence, "LOCK_SECONDS", 1)
+    argv = ("migrate", "--from", official.url, "--url", url_with_secret(cli.store), "--finish")
+    with official.open() as saver:
+        step(saver, "1", None, a=1)
+        if official.kind == "sqlite":
+            path = official.url.removeprefix("sqlite:///")
+            with closing(sqlite3.connect(path, isolation_level=None)) as somebody:
+                somebody.execute("BEGIN IMMEDIATE")
+                assert cli.json(*argv, code=1)["closed"] is False
+                assert "are not closed" in cli.error
+                assert "database is locked" in cli.error
+        else:
+            with psycopg.connect(official.url, autocommit=True) as somebody:
+                with somebody.transaction():
+                    somebody.execute("UPDATE checkpoints SET metadata = metadata")
+                    assert cli.json(*argv, code=1)["closed"] is False
+                    assert "are not closed" in cli.error
+                    assert "lock timeout" in cli.error
+                somebody.execute(
+                    "CREATE ROLE lgckpt_reader LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO lgckpt_reader"
+                )
+                as_reader = f"{official.url}&options=-c%20role%3Dlgckpt_reader"
+                assert (
+                    cli.json("migrate", "--tables", "official", "--from", as_reader, *argv[3:], code=1)["closed"]
+                    is False
+                )
+                assert "permission denied" in cli.error
+                somebody.execute("DROP OWNED BY lgckpt_reader; DROP ROLE lgckpt_reader")
+        step(saver, "2", None, a=1)  # It is not closed.
+        assert cli.json(*argv)["closed"] is True
+        assert cli.json(*argv) == {
+            **{"tables": "official", "threads": 2, "checkpoints": 0, "writes": 0, "verified": 0},
+            **{"deleted": 0, "problems": {}, "closed": True},
+        }
+        for change in (lambda: step(saver, "3", None, a=1), lambda: saver.delete_thread("1")):
+            with pytest.raises((sqlite3.IntegrityError, psycopg.Error), match="have moved to"):
+                change()
+        assert [one.config["configurable"]["thread_id"] for one in everything(saver)] == ["1", "2"]
+
+
+def test_options_of_migrate_that_exclude_each_other(
+    cli: Cli, official: Official, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = ("migrate", "--from", official.url)
+    new = f"sqlite:///{tmp_path}/new.db"
+    with open_saver(new) as saver:
+        step(saver, "1", None, a=1)
+    for options in (
+        ("--follow", "--finish"),
+        ("--finish", "--dry-run"),
+        ("--finish", "--thread", "1"),
+        ("--to", "official", "--finish"),
+    ):
+        assert "cannot be combined" in cli.fail(*argv, *options, code=2)
+    assert "--to must be official" in cli.fail(*argv, "--to", "elsewhere", code=2)
+    assert "use --from" in cli.fail("migrate", code=2)
+    with official.open() as saver:
+        step(saver, "1", None, a=1)
+    monkeypatch.setenv("CHECKPOINT_URL", official.url)
+    if official.kind == "postgres":  # Both kinds of tables may be in one database.
+        cli(*argv)
+        assert cli("migrate", "--to", "official") == "1 thread, 0 checkpoints, 0 writes, 0 verified.\n"
+    else:
+        assert "there are no checkpoint tables" in cli.fail("migrate", "--to", "official")
+        assert "the tables of this package" in cli.fail("migrate", "--to", "official", "--from", new, "--url", new)
+    own = ("migrate", "--from", new, "--url", f"sqlite:///{tmp_path}/other.db")
+    assert "LangGraph's own savers" in cli.fail(*own, "--tables", "own", "--follow", code=2)

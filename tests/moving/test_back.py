@@ -1,0 +1,174 @@
+"""Whatever our saver has goes back to LangGraph's own savers, which continue the threads."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from langgraph.types import Command
+
+from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, SchemaForeign
+from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
+from langgraph_checkpoint_custom.tools.migration import MoveReport, migrate, migrate_back
+from tests.moving.application import graph_of, say
+from tests.moving.official import Official, config, everything, play, step
+from tests.moving.test_migrate import CIPHER, plain
+from tests.stores import Store
+
+
+def test_everything_goes_back_and_the_official_saver_reads_it(official: Official, store: Store) -> None:
+    """Also threads with a `DeltaChannel`, whose values are rebuilt from the same writes."""
+    with store.open() as ours:
+        threads = play(ours)
+        moved = migrate_back(ours, official.url)
+        with official.open() as theirs:
+            kept = [one for one in everything(ours) if one.config["configurable"]["thread_id"] not in moved.problems]
+            read = [plain(found) for found in everything(theirs)]
+            expected = [plain(found) for found in kept]
+            if official.kind == "postgres":  # A value of a version is in each checkpoint with that version there.
+                for there, here in zip(read, expected, strict=True):
+                    for channel in here["metadata"].get("counters_since_delta_snapshot") or ():
+                        if channel not in here["checkpoint"]["channel_values"]:
+                            there["checkpoint"]["channel_values"].pop(channel, None)
+            assert read == expected
+            assert moved.threads == len(threads)
+            assert moved.checkpoints == moved.verified == len(kept) > 100
+            deltas = 0
+            for found in kept:
+                channels = list(found.metadata.get("counters_since_delta_snapshot") or ())
+                if channels and (official.kind == "sqlite" or "becomes" not in str(found.config)):
+                    deltas += 1
+                    history = ours.get_delta_channel_history(config=found.config, channels=channels)
+                    assert theirs.get_delta_channel_history(config=found.config, channels=channels) == history
+            assert deltas > 10
+        assert moved.problems == {}
+
+
+def test_the_official_saver_continues_every_thread(official: Official, saver: CheckpointSaver) -> None:
+    """One that was there before, one that is new, one that waits for an answer."""
+    with official.open() as theirs:
+        say(graph_of(theirs), "old", "one")
+    assert migrate(official.url, saver).problems == {}
+    ours = graph_of(saver)
+    say(ours, "old", "two")
+    say(ours, "new", "three")
+    say(ours, "asked", "ask")
+    states = {thread_id: ours.get_state(config(thread_id)) for thread_id in ("old", "new", "asked")}
+    moved = migrate_back(saver, official.url)
+    assert moved.problems == {}
+    assert migrate_back(saver, official.url) == MoveReport(threads=3)
+    with official.open() as theirs:
+        graph = graph_of(theirs)
+        for thread_id, state in states.items():
+            found = graph.get_state(config(thread_id))
+            assert (found.values, found.next, found.interrupts) == (state.values, state.next, state.interrupts)
+            assert len(list(graph.get_state_history(config(thread_id)))) == len(
+                list(ours.get_state_history(config(thread_id)))
+            )
+        assert say(graph, "old", "four")[:4] == ["one", "quick: one", "slow: one", "two"]
+        assert graph.invoke(Command(resume="yes"), config("asked"))["log"] == ["ask", "quick: ask", "slow: yes"]
+        expected = {thread_id: graph.get_state(config(thread_id)).values for thread_id in states}
+    assert migrate(official.url, saver).problems == {}  # And here again.
+    assert {thread_id: ours.get_state(config(thread_id)).values for thread_id in states} == expected
+    assert "went on in both" not in str(migrate_back(saver, official.url).problems)
+
+
+def test_a_thread_that_went_on_at_both_sides_stays_as_it_is(official: Official, saver: CheckpointSaver) -> None:
+    say(graph_of(saver), "t", "one")
+    migrate_back(saver, official.url)
+    with official.open() as theirs:
+        say(graph_of(theirs), "t", "theirs")
+        before = everything(theirs)
+        say(graph_of(saver), "t", "ours")
+        assert "it went on in both databases" in migrate_back(saver, official.url).problems["t"]
+        assert everything(theirs) == before
+        assert migrate_back(saver, official.url, diverged="copy").problems == {}
+        assert graph_of(theirs).get_state(config("t")).values["log"][-1] == "slow: theirs"
+        assert graph_of(theirs).get_state(config("t-custom")).values["log"][-1] == "slow: ours"
+
+
+def test_what_was_deleted_at_one_side_does_not_return(official: Official, saver: CheckpointSaver) -> None:
+    graph = graph_of(saver)
+    for thread_id in ("kept", "erased there", "erased here"):
+        say(graph, thread_id, "one")
+    assert migrate_back(saver, official.url).problems == {}
+    with official.open() as theirs:
+        theirs.delete_thread("erased there")
+    saver.delete_thread("erased here")
+    moved = migrate_back(saver, official.url)
+    assert (moved.deleted, moved.checkpoints, moved.writes) == (1, 0, 0)
+    assert moved.problems.keys() == {"erased here"}
+    assert "delete it there" in moved.problems["erased here"]
+    assert migrate_back(saver, official.url, threads=["erased there"]).checkpoints == 3
+    with pytest.raises(CheckpointNotFound, match="erased here"):
+        migrate_back(saver, official.url, threads=["erased here"])
+
+
+def test_a_new_file_of_the_same_name_gets_everything(tmp_path: Path, saver: CheckpointSaver) -> None:
+    official = Official("sqlite", f"sqlite:///{tmp_path / 'official.db'}")
+    step(saver, "t", None, a=[1])
+    assert migrate_back(saver, official.url).checkpoints == 1
+    for file in tmp_path.glob("official.db*"):
+        file.unlink()
+    assert migrate_back(saver, official.url).checkpoints == 1
+
+
+def test_threads_of_tenants_and_of_other_frameworks_are_left_out(official: Official, saver: CheckpointSaver) -> None:
+    KeyValueStore(saver).put(["notes"], "a", {"text": "b"})
+    step(saver, "nobody's", None, a=[1])
+    acme = saver.for_tenant("acme")
+    step(acme, "theirs", None, a=[1])
+    assert migrate_back(saver, official.url).threads == 1
+    assert migrate_back(acme, official.url).problems == {}
+    with official.open() as theirs:
+        assert {one.config["configurable"]["thread_id"] for one in everything(theirs)} == {"nobody's", "theirs"}
+
+
+def test_a_thread_of_many_checkpoints_is_not_held_in_memory(official: Official, saver: CheckpointSaver) -> None:
+    """Both ways; of 300 checkpoints of 80 KB, a few are in memory."""
+    location = None
+    for number in range(300):
+        location = step(saver, "long", location, text=[f"{number:04}" * 20_000])
+
+    def back() -> MoveReport:
+        return migrate_back(saver, official.url)
+
+    def here() -> MoveReport:
+        return migrate(official.url, saver, threads=["long"])
+
+    for move in (back, here):
+        tracemalloc.start()
+        moved = move()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert (moved.verified, moved.problems) == (300, {})
+        assert peak < 8_000_000
+        saver.delete_thread("long")
+
+
+def test_a_thread_that_cannot_be_stored_there_is_not_stored_at_all(official: Official, saver: CheckpointSaver) -> None:
+    bad = "\ud800" if official.kind == "sqlite" else "a\0b"
+    first = step(saver, "bad", None, a=[1])
+    step(saver, "bad", first, a=bad)
+    step(saver, "fine", None, a=[1])
+    moved = migrate_back(saver, official.url)
+    with official.open() as theirs:
+        stored = {one.config["configurable"]["thread_id"] for one in everything(theirs)}
+    assert stored == {"fine"} | ({"bad"} - moved.problems.keys())
+    if official.kind == "postgres":
+        assert moved.problems.keys() == {"bad"}
+
+
+def test_values_are_encrypted_with_the_key_of_the_target(official: Official, saver: CheckpointSaver) -> None:
+    saver.put_writes(step(saver, "t", None, a=["a secret"], b=1), [("a", ["another"])], "task", "a path")
+    assert migrate_back(saver, official.url, serde=CIPHER).problems == {}
+    with official.open(CIPHER) as theirs:
+        assert [plain(found) for found in everything(theirs)] == [plain(found) for found in everything(saver)]
+
+
+def test_our_own_file_is_refused(store: Store, saver: CheckpointSaver) -> None:
+    step(saver, "t", None, a=[1])
+    if store.kind == "sqlite":
+        with pytest.raises(SchemaForeign, match="tables of this package"):
+            migrate_back(saver, store.url)
