@@ -107,9 +107,9 @@ def migrate(
             others.
         serde: The serializer of the source. With an `EncryptedSerializer` the values are decrypted, and encrypted again
             if the target's serializer encrypts.
-        verify: Which threads to read again from both sides and to compare: checkpoints, values, metadata, writes, and
-            what `DeltaChannel`s are rebuilt from. By default, each thread in which something was stored, right after
-            that; with True all threads, at the end; with False none.
+        verify: What to read again from both sides and to compare: checkpoints, values, metadata, writes, and what
+            `DeltaChannel`s are rebuilt from. By default, what was stored, right after that; with True everything, at
+            the end; with False nothing.
         diverged: What to do with a thread that went on in both databases after an earlier migration. "report" stores
             nothing of it, and it is in `problems`. "copy" stores what the source has as a thread of its own, whose id
             ends with "-official". "head" stores both branches in the thread, and makes the newest checkpoint of the
@@ -383,6 +383,8 @@ class _Move:
         self._moved = MoveReport()
         # By thread, how many checkpoints are the same, or what differs.
         self._compared: dict[str, int | str] = {}
+        # By thread, the checkpoints that differed, to compare them again if more of the thread is copied.
+        self._doubtful: dict[str, set[tuple[str, str]]] = {}
         self._deleted: set[str] = set()
 
     def run(self, verify: bool | None, *, are_named: bool) -> MoveReport:
@@ -471,24 +473,24 @@ class _Move:
     def _copy_and_verify(self, thread_id: str) -> None:
         """Store what the target does not have, and compare if there was something."""
         before = self._moved.checkpoints, self._moved.writes
-        self._copy(thread_id)
+        copied = self._copy(thread_id)
         if (self._moved.checkpoints, self._moved.writes) != before:
-            self._verify(thread_id)
+            self._verify(thread_id, copied)
 
-    def _copy(self, thread_id: str) -> None:
-        """Store what the target does not have."""
+    def _copy(self, thread_id: str) -> set[tuple[str, str]]:
+        """Store what the target does not have; return the checkpoints that may have differed."""
         with self._source.snapshot():
             thread = self._threads([thread_id]).get(thread_id)
             if thread is None:
-                return
+                return set()
             if thread.is_deleted:
                 if thread.is_new:
                     raise CheckpointError(
                         "it was moved, and has been deleted in the target since, but it went on in the source; nothing "
                         "of it was copied; --thread (in Python threads=) moves it again"
                     )
-                return
-            theirs, ours, diverges = thread.theirs, thread.ours, thread.diverges
+                return set()
+            theirs, ours, to_do, diverges = thread.theirs, thread.ours, thread.to_do, thread.diverges
             known = _Known()
             heads = [self._source.read(thread_id, *head) for head in _heads(theirs)] if diverges else []
             if diverges and self._diverged != "head":
@@ -503,7 +505,7 @@ class _Move:
                     'for no other id; nothing of it was copied; use --diverged copy (in Python diverged="copy")'
                 )
             with self._target.storing():
-                for (ns, checkpoint_id), is_new in thread.to_do.items():
+                for (ns, checkpoint_id), is_new in to_do.items():
                     if (ns, checkpoint_id) in ours:
                         location = thread_id, ns, checkpoint_id
                         writes = self._source.read_writes(*location)
@@ -516,6 +518,7 @@ class _Move:
                     self._make_newest(known, head, max(checkpoint_id for _, checkpoint_id in ours))
             if not thread.is_remembered:
                 self._ledger.store(thread_id, thread.moved.stored_with(theirs))
+            return set(to_do)
 
     def _put(self, known: _Known, one: ForeignCheckpoint) -> None:
         self._target.put(one, known.parent_of(one))
@@ -547,16 +550,25 @@ class _Move:
             if parent is not None:
                 known.remember(parent)
 
-    def _verify(self, thread_id: str) -> None:
+    def _verify(self, thread_id: str, copied: set[tuple[str, str]] | None = None) -> None:
+        """Compare the checkpoints that were copied, or all."""
+        if copied is not None:
+            copied |= self._doubtful.pop(thread_id, set())
         for attempt in range(1, ATTEMPTS + 1):
-            count, problem = self._compare(thread_id)
+            count, problem = self._compare(thread_id, copied)
             if problem is None:
                 break
             if attempt < ATTEMPTS:
-                self._copy(thread_id)
-        self._compared[thread_id] = count if problem is None else problem
+                again = self._copy(thread_id)
+                copied = None if copied is None else copied | again
+        if problem is None:
+            before = self._compared.get(thread_id)
+            self._compared[thread_id] = count + (before if isinstance(before, int) else 0)
+        else:
+            self._compared[thread_id] = problem
+            self._doubtful[thread_id] = copied or set()
 
-    def _compare(self, thread_id: str) -> tuple[int, str | None]:
+    def _compare(self, thread_id: str, chosen: set[tuple[str, str]] | None) -> tuple[int, str | None]:
         """Return the number of checkpoints and None if all are the same, else 0 and a description of what differs."""
         count = 0
         with self._source.snapshot():
@@ -564,7 +576,7 @@ class _Move:
             if thread is None:
                 return 0, None
             heads, goes_on = dict(thread.theirs.keys()), thread.goes_on
-            for ns, checkpoint_id in thread.theirs:
+            for ns, checkpoint_id in thread.theirs if chosen is None else thread.theirs.keys() & chosen:
                 if (ns, checkpoint_id) not in thread.ours and thread.moved.has((ns, checkpoint_id)):
                     continue  # It was deleted after the move.
                 one = self._source.read(thread_id, ns, checkpoint_id)

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from langgraph_checkpoint_custom import open_saver
 from tests.moving.official import Official, config
 
-THREADS = [f"user {number:02}" for number in range(8)]
+THREADS = [f"user {number:02}" for number in range(4)]
 Holding = Callable[[str, str], None]
 
 
@@ -90,6 +90,7 @@ def main(kind: str, url: str, what: str) -> None:
                 for thread_id in THREADS:
                     say(graph, thread_id, f"turn {number}")
                 print(number, flush=True)
+                time.sleep(1)
         elif what == "hold":
             say(graph_of(saver, hold), "in flight", "flight")
         else:
