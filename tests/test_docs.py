@@ -263,7 +263,7 @@ def test_the_storage_format_has_every_table_and_column() -> None:
     page = (ROOT / "docs" / "storage-format.md").read_text("utf-8")
     schema = (ROOT / "schema.sql").read_text("utf-8")
     tables = re.findall(r"^CREATE TABLE langgraph_checkpoint\.(\w+) \(\n(.*?)^\);", schema, re.MULTILINE | re.DOTALL)
-    assert len(tables) == 9
+    assert len(tables) == 10
     for table, body in tables:
         for name in (table, *re.findall(r"^    ([a-z]\w*) ", body, re.MULTILINE)):
             assert f"`{name}`" in page, name
