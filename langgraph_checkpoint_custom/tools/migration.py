@@ -393,7 +393,7 @@ class _Move:
         `are_named` also copies what was deleted in the target.
         """
         self._are_named = are_named
-        work = _Move._copy_and_verify if verify is None else _Move._copy
+        work: Callable[[_Move, str], object] = _Move._copy_and_verify if verify is None else _Move._copy
         self._pass("copy", work, self._changed)
         if self._moved.checkpoints:
             self._pass("catch up", work, self._changed)
@@ -409,7 +409,9 @@ class _Move:
             self._find_deleted()
         return self._moved
 
-    def _pass(self, what: str, work: Callable[[_Move, str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
+    def _pass(
+        self, what: str, work: Callable[[_Move, str], object], chosen: Callable[[Sequence[str]], set[str]]
+    ) -> None:
         """Call `work` with each thread that `chosen` returns of a page of ids."""
         self._moved.problems = {}  # A later pass finds a problem again if it is still there.
         number = 0
@@ -427,7 +429,7 @@ class _Move:
                 self._progress(what, number)
         self._moved.threads = number
 
-    def _work_on(self, thread_id: str, work: Callable[[_Move, str], None]) -> None:
+    def _work_on(self, thread_id: str, work: Callable[[_Move, str], object]) -> None:
         try:
             work(self, thread_id)
         except _WentOn:
