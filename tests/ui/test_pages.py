@@ -446,8 +446,24 @@ def test_the_inbox_has_the_longest_waiting_first(pages: Pages, monkeypatch: pyte
     monkeypatch.setattr("langgraph_checkpoint_custom.ui.pages.inbox.PAGE", 2)
     following = re.search(r'rel="next" href="([^"]*)"', pages.page("/inbox"))
     assert following
-    assert "support-1043" in pages.page(unescape(following[1]))
+    last = pages.page(unescape(following[1]))
+    assert "support-1043" in last
+    assert "report-that-waits" not in last
     assert "Nothing waits" in pages.page("/inbox", prefix="counter")
+
+
+def test_the_page_of_a_state_with_many_channels_is_cut(store: Store) -> None:
+    with store.open() as saver:
+        saver.setup()
+        put(saver, "wide", **{f"channel_{number:04}": f"value {number}" for number in range(300)})
+        pages = pages_of(saver)
+        html = pages.page("/thread", thread="wide")
+        assert len(re.findall(r'aria-label="Channel [^"]*"', html)) == 200
+        assert "100 more channels, not shown here" in text_of(html)
+        (link,) = re.findall(r'<a href="([^"]*)">show all</a>', html)
+        html = pages.page(unescape(link))
+        assert len(re.findall(r'aria-label="Channel [^"]*"', html)) == 300
+        assert "not shown here" not in html
 
 
 def test_what_takes_room(pages: Pages) -> None:

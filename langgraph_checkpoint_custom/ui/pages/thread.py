@@ -20,6 +20,8 @@ from langgraph_checkpoint_custom.ui.timeline import as_json
 
 # Checkpoints in the list below the picture.
 LISTED = 50
+# Channels of a checkpoint that its page shows, unless all are asked for.
+CHANNELS = 200
 
 
 def _asked(request: Request) -> tuple[str, str, str]:
@@ -37,14 +39,20 @@ def state_asked(store: Store, request: Request) -> State:
     return store.state(Key(thread_id, checkpoint_ns, checkpoint_id))
 
 
-def _shown(store: Store, state: State) -> dict[str, Any]:
+def _shown(store: Store, state: State, request: Request) -> dict[str, Any]:
     """What the template of a checkpoint needs."""
+    most = None if request.query_params.get("all") == "1" else CHANNELS
+    channels = [channel for channel in state.channels if not channel.inner]
     labels = store.labels(state.key.thread_id)
     tasks: dict[str, list[Any]] = {}
     for write in state.writes:
         tasks.setdefault(write.task_id, []).append(write)
     return {
         "state": state,
+        "channels": channels[:most],
+        "left_out": len(channels) - len(channels[:most]),
+        "sizes": state.sizes.values[:most],
+        "sizes_left_out": len(state.sizes.values) - len(state.sizes.values[:most]),
         "labels": labels.get((state.key.checkpoint_ns, state.key.checkpoint_id or ""), []),
         "tasks": tasks,
         "divided": parts_of(state),
@@ -65,14 +73,14 @@ def thread(inspector: Inspector, request: Request) -> Response:
         thread_name=" / ".join(name_of(thread_id)),
         counts=counts,
         most=MOST,
-        **_shown(store, state),
+        **_shown(store, state, request),
     )
 
 
 def checkpoint(inspector: Inspector, request: Request) -> Response:
     """The part of the page that shows a checkpoint."""
     store = inspector.store(request)
-    return inspector.page(request, "checkpoint.html", **_shown(store, state_asked(store, request)))
+    return inspector.page(request, "checkpoint.html", **_shown(store, state_asked(store, request), request))
 
 
 def timeline(inspector: Inspector, request: Request) -> Response:
