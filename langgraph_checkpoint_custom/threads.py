@@ -44,7 +44,7 @@ from langgraph_checkpoint_custom.model.records import (
 )
 from langgraph_checkpoint_custom.operations.copies import fork_thread
 from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, rollback
-from langgraph_checkpoint_custom.operations.interrupts import waiting_threads
+from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, waiting_threads
 from langgraph_checkpoint_custom.operations.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.operations.list_threads import (
     ThreadsReply,
@@ -341,20 +341,32 @@ class ThreadMethods(ABC):
 
     # Interrupts
 
-    def interrupts(self, *, prefix: str = "") -> list[WaitingThread]:
+    def interrupts(
+        self, *, prefix: str = "", after: WaitingThread | None = None, limit: int | None = None
+    ) -> list[WaitingThread]:
         """Return the threads that wait for a human, the one that has waited longest first.
 
         These are the threads with an open `interrupt()`, in the root graph or in a subgraph. A run that
-        `interrupt_before` has stopped is not among them, because it asks nothing.
+        `interrupt_before` has stopped is not among them, because it asks nothing. Neither is a question of the root
+        graph whose answer is stored.
 
         Args:
             prefix: Only threads whose ids start with this.
+            after: The last thread of the previous page.
+            limit: The largest number of threads; None means all.
         """
-        return self._driver.run(waiting_threads(self._dialect, self._codec, prefix_text(prefix)))
+        return list(self._driver.run(self._waiting(prefix, after, limit)).threads)
 
-    async def ainterrupts(self, *, prefix: str = "") -> list[WaitingThread]:
+    async def ainterrupts(
+        self, *, prefix: str = "", after: WaitingThread | None = None, limit: int | None = None
+    ) -> list[WaitingThread]:
         """Async version of `interrupts`."""
-        return await self._driver.arun(waiting_threads(self._dialect, self._codec, prefix_text(prefix)))
+        return list((await self._driver.arun(self._waiting(prefix, after, limit))).threads)
+
+    def _waiting(self, prefix: str, after: WaitingThread | None, limit: int | None) -> Operation[WaitingReply]:
+        limit = limit_number(limit, self._dialect.negative_limit)
+        place = ("", "") if after is None else (after.checkpoint_id, thread_text(after.thread_id))
+        return waiting_threads(self._dialect, self._codec, prefix_text(prefix), place, limit)
 
     # Forks
 

@@ -241,6 +241,7 @@ ACROSS_THREADS = {
     "threads_searched",
     "threads_failed",
     "threads_waiting",
+    "select_id_below",
     "select_interrupting",
     "select_next_thread",
     "select_moves",

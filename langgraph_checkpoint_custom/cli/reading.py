@@ -227,7 +227,7 @@ def _said(saver: CheckpointSaver, one: _Listed, channel: str | None) -> str:
     channels = channels_of(saver, one.found)
     if channel is not None:
         return next((text_of(each.value, LINE) for each in channels if each.name == channel), "")
-    questions = [question_of(each) for each in open_among(one.found.pending_writes or [])]
+    questions = [question_of(each) for each in open_among(one.found.checkpoint, one.found.pending_writes or [])]
     who, text = line_of(channels, questions, [error for _, error in failures_of(one.found)], LINE)
     return f"{who}: {text}" if who else text
 

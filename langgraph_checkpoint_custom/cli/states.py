@@ -77,7 +77,7 @@ def show(
     parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
     values = found.checkpoint["channel_values"]
     writes = found.pending_writes or []
-    questions = [question_of(one) for one in open_among(writes)]
+    questions = [question_of(one) for one in open_among(found.checkpoint, writes)]
     following = next_nodes(values)
     if as_json:
         tell(

@@ -18,6 +18,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
 
 __all__ = [
+    "NO_TASK",
     "PACKING",
     "SAFE_METHODS",
     "SAFE_TYPES",
@@ -26,6 +27,7 @@ __all__ = [
     "allowed_json",
     "extension_of",
     "has_own_hook",
+    "interrupt_id",
     "restored",
     "to_pickle",
 ]
@@ -41,6 +43,9 @@ extension_of: Callable[[Any], Any] = jsonplus._msgpack_default
 
 PACKING: int = jsonplus._option
 """The options with which LangGraph packs msgpack. If it goes: the options themselves, which the format depends on."""
+
+NO_TASK = "00000000-0000-0000-0000-000000000000"
+"""The task of writes that come from outside. If it goes: answered questions stay open until their node is done."""
 
 _HOOK = "_unpack_ext_hook"
 
@@ -63,6 +68,18 @@ def has_own_hook(serde: JsonPlusSerializer) -> bool:
 def restored(serde: JsonPlusSerializer, code: int, data: bytes) -> Any:
     """Return what a serializer makes of an extension. If it goes: `loads_typed` of the packed extension."""
     return serde._unpack_ext_hook(code, data)
+
+
+def interrupt_id(checkpoint_ns: str, answered: int) -> str | None:
+    """Return the id of a task's interrupt after a number of answers; None without LangGraph.
+
+    If it goes: answered questions stay open until their node is done.
+    """
+    try:
+        from langgraph.types import _interrupt_id  # Here, because a store can be read without all of `langgraph`.
+    except ImportError:  # Of an older version, too, in which all questions of a task had one id.
+        return None
+    return _interrupt_id(checkpoint_ns, answered)
 
 
 def to_pickle(serde: JsonPlusSerializer) -> tuple[Any, ...]:

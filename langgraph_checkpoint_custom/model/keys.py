@@ -180,12 +180,26 @@ class TupleRow(NamedTuple):
     versions: Any
 
 
+class Ahead(NamedTuple):
+    """What is known of the checkpoints of a thread that the next pages of a list have; see `operations/pieces.py`.
+
+    Attributes:
+        keys: The id and namespace of each checkpoint, newest first.
+        spaces: The namespaces of the thread; None if there are too many to look into each.
+        following: How many keys to choose after these; 0 if there are no others.
+    """
+
+    keys: Sequence[tuple[str, str]]
+    spaces: Sequence[str] | None
+    following: int
+
+
 class Page(NamedTuple):
     """The request for one page of a list: the rows below (`before`, `thread_below`, `ns_below`), newest first.
 
     `floor` is the lowest checkpoint id, `limit` the number of rows. If `checkpoint_ns` is None, the page is of all
     namespaces; if `thread_id` is None, of all threads and namespaces. `filter` is what `narrowing` in `filter.py`
-    returns.
+    returns. `ahead` is what an earlier page of all namespaces of a thread has found out.
     """
 
     thread_id: str | None
@@ -196,6 +210,13 @@ class Page(NamedTuple):
     ns_below: str
     filter: Sequence[Mapping[str, Any]]
     limit: int
+    ahead: Ahead | None = None
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """The keys whose rows are read: all that are known if a filter leaves rows out, or as many as asked for."""
+        keys = self.ahead.keys if self.ahead else ()
+        return keys if self.filter else keys[: self.limit]
 
 
 def text(what: str, value: object, limit: int) -> str:

@@ -5,12 +5,17 @@ Must not know: databases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
-from langgraph.checkpoint.serde.types import INTERRUPT
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 
+from langgraph_checkpoint_custom.encoding.chunks import unpack_plain
 from langgraph_checkpoint_custom.encoding.decode import Decoder
+from langgraph_checkpoint_custom.encoding.extensions import Extension, stored_data
+from langgraph_checkpoint_custom.encoding.langgraph_private import NO_TASK, interrupt_id
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import StaleInterrupt
@@ -19,41 +24,109 @@ from langgraph_checkpoint_custom.model.records import Interrupt, Question, Waiti
 from langgraph_checkpoint_custom.operations.read import in_order
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# Threads for one statement, of those that have a stored interrupt, open or not.
+# Threads for one round trip.
 PAGE = 1_000
+_BRANCH = "branch:to:"
+
+
+class WaitingReply(NamedTuple):
+    """Threads that wait, and the number of all threads whose newest checkpoint has a question, answered or not."""
+
+    threads: Sequence[WaitingThread]
+    asking: int
 
 
 def open_interrupts(found: CheckpointTuple | None) -> dict[str, object]:
-    """Return the values of the open interrupts of a checkpoint, by their ids.
+    """Return the values of the open interrupts of a checkpoint, by their ids."""
+    if found is None:
+        return {}
+    return {interrupt.id: interrupt.value for interrupt in open_among(found.checkpoint, found.pending_writes or [])}
+
+
+def open_among(checkpoint: Mapping[str, Any], writes: Sequence[PendingWrite]) -> list[Interrupt]:
+    """Return the open interrupts among the writes of a checkpoint, of which it reads interrupts and answers only.
 
     The interrupt of a task stays stored after it was answered, until the superstep is over. A task that has written
     anything else is done.
     """
-    return {interrupt.id: interrupt.value for interrupt in open_among((found.pending_writes if found else None) or [])}
-
-
-def open_among(writes: Sequence[PendingWrite]) -> list[Interrupt]:
-    """Return the open interrupts among the writes of a checkpoint. It looks at the values of interrupts only."""
     done = {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
-    return [
-        interrupt
+    asked = [
+        (task_id, interrupt)
         for task_id, channel, interrupts in writes
-        if channel == INTERRUPT and task_id not in done
+        if channel == INTERRUPT
         # Other frameworks' questions are stored as dicts.
         for interrupt in (Question(**each) if isinstance(each, dict) else each for each in interrupts)
     ]
+    answers = {task_id: answer for task_id, channel, answer in writes if channel == RESUME}
+    if answers and asked:
+        failed = {task_id for task_id, channel, _ in writes if channel == ERROR}
+        names = [name for name in checkpoint.get("channel_versions") or () if name.startswith(_BRANCH)]
+        done |= {
+            task_id
+            for task_id, interrupt in asked
+            if _is_answered(
+                _id_of(interrupt),
+                [f"{name.removeprefix(_BRANCH)}:{task_id}" for name in names],
+                _as_list(answers.get(task_id, [])),
+                _as_list(answers.get(NO_TASK, [])) if len(asked) == 1 else [],
+                task_id in failed,
+            )
+        }
+    return [interrupt for task_id, interrupt in asked if task_id not in done]
+
+
+def _is_answered(
+    asked_id: str | None, namespaces: Iterable[str], used: Sequence[object], given: Sequence[object], has_failed: bool
+) -> bool:
+    """Whether the answer to a question is stored: its node has failed since, or has not run again.
+
+    A question's id is made of the namespace of the task, and the number of answers that the task had used before. If
+    the task fails, the answers that it has used so far are stored with the error. `Command(resume=…)` stores an answer
+    before any task uses it: that is `given`, if there is only one question. A subgraph stores what it has used in a
+    namespace of its own, so that nothing is certain about its questions: they are open until the node is done.
+    """
+    for namespace in namespaces:
+        if has_failed and asked_id and asked_id in {interrupt_id(namespace, number) for number in range(len(used))}:
+            return True
+        if given and asked_id and asked_id == interrupt_id(namespace, len(used)):
+            return not used or not _may_be_equal(used[-1], given[-1])
+    return False
+
+
+def _id_of(interrupt: object) -> str | None:
+    if isinstance(interrupt, Extension):  # It was read raw.
+        with suppress(ValueError, TypeError):
+            stored = stored_data(*unpack_plain(interrupt.data))
+            return stored.get("id") if isinstance(stored, dict) else None
+    return getattr(interrupt, "id", None)
+
+
+def _as_list(answer: Any) -> list[Any]:
+    return answer if isinstance(answer, list) else [answer]
+
+
+def _may_be_equal(one: object, other: object) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # Objects of the user's classes, such as arrays, may refuse.
+        return True
 
 
 @operation("read")
-def waiting_threads(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[WaitingThread]]:
+def waiting_threads(
+    d: SqlDialect, codec: Values, prefix: str, after: tuple[str, str] = ("", ""), limit: int | None = None
+) -> Steps[WaitingReply]:
     """Return the threads whose newest root checkpoint has an open interrupt; the one that waits longest is first.
 
-    Round trips: two for each thousand threads that have a stored interrupt, open or not; one more if any is open.
-    Rows: the stored interrupts of these threads, and the writes to their newest checkpoint.
-    Snapshot: one read snapshot for each thread.
+    `after` is the checkpoint id and the id of the last thread of an earlier page.
+
+    Round trips: two for each thousand threads that have a stored interrupt, open or not, and two for each thousand, or
+        `limit`, of those whose newest checkpoint has one, until the page is full.
+    Rows: the keys of these threads' newest checkpoints; of the page, also the interrupts, the writes and the documents.
+    Snapshot: one read snapshot for each statement.
     Raises: CorruptCheckpoint.
     """
-    found: list[WaitingThread] = []
+    places: list[tuple[str, str]] = []
     ranges = [*d.ranges(prefix)]
     while ranges:
         within, *ranges = ranges
@@ -61,36 +134,43 @@ def waiting_threads(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Wai
         thread_ids = [d.own_thread_id(row[0]) for row in stored]
         if len(stored) == PAGE:
             ranges.insert(0, within._replace(bottom=right_above(stored[-1][0])))
-        replies = (yield d.select_newest_writes(thread_ids)) if thread_ids else ()
-        size = sum(len(row[6] or b"") for rows in replies for row in rows)
-        waiting = yield from offload(size, _waiting, codec, zip(thread_ids, replies, strict=True))
-        documents = (
-            (yield d.select_documents(Key(one.thread_id, "", one.checkpoint_id) for one in waiting)) if waiting else ()
-        )
-        found += [_since(codec, one, rows) for one, rows in zip(waiting, documents, strict=True)]
-    return sorted(found, key=lambda waiting: (waiting.checkpoint_id, waiting.thread_id))
+        asking = (yield d.select_asking(thread_ids)) if thread_ids else ()
+        places += [(row[0], thread_id) for thread_id, rows in zip(thread_ids, asking, strict=True) for row in rows]
+    todo = sorted(place for place in places if place > after)
+    size = PAGE if limit is None else min(PAGE, limit)
+    found: list[WaitingThread] = []
+    while todo and (limit is None or len(found) < limit):
+        some, todo = todo[:size], todo[size:]
+        writes = yield d.select_questions(Key(thread_id, "", checkpoint_id) for checkpoint_id, thread_id in some)
+        documents = yield d.select_documents(Key(thread_id, "", checkpoint_id) for checkpoint_id, thread_id in some)
+        bytes_ = sum(len(row[6] or b"") for rows in writes for row in rows)
+        bytes_ += sum(len(row[1]) for rows in documents for row in rows)
+        found += yield from offload(bytes_, _waiting, codec, some, writes, documents)
+    return WaitingReply(found[:limit], len(places))
 
 
-def _waiting(codec: Values, replies: Iterable[tuple[str, Sequence[Row]]]) -> list[WaitingThread]:
-    """Return the threads with an open interrupt among the writes to their newest checkpoint."""
+def _waiting(
+    codec: Values,
+    places: Iterable[tuple[str, str]],
+    replies: Iterable[Sequence[Row]],
+    documents: Iterable[Sequence[Row]],
+) -> list[WaitingThread]:
+    """Return the threads with an open interrupt, given the writes and the document of each checkpoint."""
     found = []
-    for thread_id, rows in replies:
-        writes = in_order([TupleRow._make(("write", thread_id, "", *row, None, None, None, None)) for row in rows])
-        decoder = Decoder(codec, thread_id, "", rows[0][0] if rows else "")
-        interrupts = open_among(
-            [(row.key or "", row.name or "", decoder.write(row) if row.name == INTERRUPT else None) for row in writes]
-        )
-        if interrupts:
-            found.append(WaitingThread(thread_id, rows[0][0], None, tuple(interrupts)))
+    for (checkpoint_id, thread_id), rows, stored in zip(places, replies, documents, strict=True):
+        if not stored:  # The checkpoint was deleted in the meantime.
+            continue
+        decoder = Decoder(codec, thread_id, "", checkpoint_id)
+        writes = [
+            (row.key or "", row.name or "", decoder.write(row) if row.name in (INTERRUPT, RESUME) else None)
+            for row in in_order(
+                [TupleRow._make(("write", thread_id, "", *row, None, None, None, None)) for row in rows]
+            )
+        ]
+        document = decoder.outline(*stored[0])
+        if interrupts := open_among(document, writes):
+            found.append(WaitingThread(thread_id, checkpoint_id, time_from(document.get("ts")), tuple(interrupts)))
     return found
-
-
-def _since(codec: Values, waiting: WaitingThread, rows: Sequence[Row]) -> WaitingThread:
-    """Add the time of the checkpoint, given its document."""
-    for type_, data in rows:
-        document = Decoder(codec, waiting.thread_id, "", waiting.checkpoint_id).outline(type_, data)
-        return waiting._replace(since=time_from(document.get("ts")))
-    return waiting  # The checkpoint was deleted in the meantime.
 
 
 def check_open(found: CheckpointTuple | None, interrupt_id: str) -> None:

@@ -30,6 +30,7 @@ from langgraph_checkpoint_custom.model.filter import Condition, equal_texts, mat
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, Page, Range, flag, right_above
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.operations.pieces import piece_of
 from langgraph_checkpoint_custom.operations.read import get_tuple
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import first_searchable
@@ -37,8 +38,11 @@ from langgraph_checkpoint_custom.sql.searchable import first_searchable
 # A page of threads is searched for among the newest checkpoints: first `NEAR` times as many as threads are asked for,
 # then `FARTHER` times as many of the next ones, and so on, up to `FARTHEST` in a statement.
 NEAR, FARTHER, FARTHEST = 5, 10, 50_000
-# With a filter, checkpoints that are searched before all threads are.
-FILTERED = 5_000
+# With a filter, checkpoints at most whose threads are looked up before it is compared. Further down, it is compared
+# first.
+FILTERED = 1_000
+# Rows that a search with a filter finds at once.
+MATCHES = 1_000
 # Threads that a statement reads, if all are.
 THREADS = 10_000
 
@@ -96,11 +100,12 @@ def threads_page(
     With `reach` and a filter, and if no index finds the rest, only that number of the newest checkpoints is searched.
 
     Round trips: 1, and one more each time that the checkpoints searched so far are of too few threads. With a filter
-        and too few matches among the newest 5,000 checkpoints, one more if an index finds the others, else one for
-        each 10,000 threads; also with a prefix. For `marked` threads, 1.
+        and too few matches among the next 1,000 checkpoints, one more if an index finds the others, else two for each
+        5,000 checkpoints, and two for each 1,000 that match. With a prefix, one for each 10,000 threads. For
+        `marked` threads, 1.
     Rows: The checkpoints between the first and the last one of the page, or five times as many as threads are asked
-        for, and three of each of their threads. With a filter, also those with the value of a searchable key, or three
-        of each thread.
+        for, and three of each of their threads. With a filter, those with the value of a searchable key, or all down
+        to the last one of the page. With a prefix, three of each thread.
     Snapshot: one for each round trip.
     Raises: CorruptCheckpoint, unless `even_unreadable`.
     """
@@ -111,15 +116,19 @@ def threads_page(
         replies = yield d.select_marked_threads(asked)
         rows, others = nlargest(asked.limit, chain.from_iterable(replies), key=_age), None
     elif not asked.prefix:
-        others = yield from _newest(d, asked, rows, (reach or FILTERED) if asked.filter else None)
+        others = yield from _newest(
+            d, asked, rows, (reach or min(FILTERED, NEAR * asked.limit)) if asked.filter else None
+        )
     complete = True
     if others is not None and len(rows) < page.limit:
         key, texts = (None, ()) if asked.prefix else (yield from _searchable(d, codec, wanted))
         if key is not None:
             (found,) = yield d.select_searched_threads(others, key, texts)
             rows += found
-        elif reach is None or asked.prefix:
+        elif asked.prefix:
             rows += yield from _by_id(d, others)
+        elif reach is None:
+            rows += yield from _searched(d, others)
         else:
             complete = False
     after = None
@@ -150,6 +159,27 @@ def _newest(d: SqlDialect, asked: ThreadPage, rows: list[Row], most: int | None)
         asked = asked._replace(before=end[2], thread_below=d.own_thread_id(end[0]), limit=asked.limit - len(new))
         searched, reach = searched + reach, reach * FARTHER
     return asked
+
+
+def _searched(d: SqlDialect, asked: ThreadPage) -> Steps[list[Row]]:
+    """Return the rows of a page with a filter, of which few checkpoints match.
+
+    The threads of those that do are looked up, to see whether it is their newest one.
+    """
+    rows: list[Row] = []
+    page: Page | None = Page(None, None, "", asked.before, asked.thread_below, "", asked.filter, MATCHES)
+    while page is not None and len(rows) < asked.limit:
+        piece = yield from piece_of(d, page)
+        assert piece is not None
+        (found,) = yield d.select_records(piece.page, all_kinds=True)
+        page = piece.after([(row[2], d.own_thread_id(row[0]), row[1]) for row in found])
+        thread_ids = {row[0] for row in found}
+        newest = (yield d.select_newest_of(map(d.own_thread_id, thread_ids))) if thread_ids else ()
+        places = {
+            (thread_id, *row) for thread_id, of_thread in zip(thread_ids, newest, strict=True) for row in of_thread
+        }
+        rows += [row for row in found if tuple(row[:3]) in places]
+    return nlargest(asked.limit, rows, key=_age)
 
 
 def _by_id(d: SqlDialect, asked: ThreadPage) -> Steps[list[Row]]:
@@ -274,17 +304,16 @@ def thread_exists(d: SqlDialect, thread_id: str) -> Steps[bool]:
 def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Sequence[Condition]) -> Steps[HistoryReply]:
     """Return one page of checkpoints, newest first, as `list_page` does, but without documents, values and writes.
 
-    Round trips: 1.
+    Round trips: 1, and those of `piece_of`.
     Snapshot: one read snapshot over the page.
     Raises: CorruptCheckpoint.
     """
-    (rows,) = yield d.select_records(page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
-    after = None
-    if len(rows) == page.limit:
-        thread_id, checkpoint_ns, checkpoint_id = min(rows, key=lambda row: (row[2], row[0], row[1]))[:3]
-        after = page._replace(before=checkpoint_id, thread_below=d.own_thread_id(thread_id), ns_below=checkpoint_ns)
+    piece = yield from piece_of(d, page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
+    if piece is None:
+        return HistoryReply((), None)
+    (rows,) = yield d.select_records(piece.page)
     records = yield from offload(_size(rows), _records, d, codec, rows, wanted)
-    return HistoryReply(records, after)
+    return HistoryReply(records, piece.after([(row[2], d.own_thread_id(row[0]), row[1]) for row in rows]))
 
 
 @operation("snapshot")

@@ -22,6 +22,7 @@ from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, op
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
+from langgraph_checkpoint_custom.operations.pieces import piece_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _PATH_TASK_IDX = itemgetter(6, 5, 7)
@@ -113,24 +114,20 @@ def list_page(
 ) -> Steps[PageReply]:
     """Return one page of checkpoints, newest first. A page may have fewer tuples than rows were read, even none.
 
-    Round trips: 1.
+    Round trips: 1, and those of `piece_of`.
     Snapshot: one read snapshot over the page.
     Raises: CorruptCheckpoint.
     Source: BaseCheckpointSaver.list.
     """
-    (rows,) = yield d.select_page(page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
+    piece = yield from piece_of(d, page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
+    if piece is None:
+        return PageReply([], None)
+    (rows,) = yield d.select_page(piece.page)
     rows = d.rows(rows)
-    locations = sorted(
-        ((row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"),
-        reverse=True,
-    )
-    after = None
-    if len(locations) == page.limit:
-        before, thread_below, ns_below = locations[-1]
-        after = page._replace(before=before, thread_below=thread_below, ns_below=ns_below)
+    locations = [(row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"]
     fits = partial(matches, conditions=wanted, contains=d.filter_contains)
     tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, fits)
-    return PageReply(tuples, after)
+    return PageReply(tuples, piece.after(locations))
 
 
 @operation("read")

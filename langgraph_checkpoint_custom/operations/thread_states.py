@@ -47,7 +47,7 @@ def state_of(found: CheckpointTuple) -> State:
     writes = found.pending_writes or []
     if failures_of(found):
         return "failed"
-    if open_among(writes):
+    if open_among(found.checkpoint, writes):
         return "waiting"
     is_left = any(_is_next(name, value) for name, value in found.checkpoint["channel_values"].items())
     return "unfinished" if _finished(writes) or is_left else "done"

@@ -26,6 +26,7 @@ from langgraph_checkpoint_custom.model.keys import (
     Page,
     TupleRow,
     WriteRow,
+    right_above,
 )
 from langgraph_checkpoint_custom.sql.store_statements import StoreStatements
 from langgraph_checkpoint_custom.sql.thread_statements import ThreadStatements
@@ -136,21 +137,68 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """Read the rows of one page of a list: `TupleRow`."""
         return self._page("page", page)
 
-    def select_records(self, page: Page) -> RoundTrip:
-        """Read the rows of one page of a list: the columns of a `CheckpointRecord`."""
-        return self._page("records", page)
+    def select_records(self, page: Page, *, all_kinds: bool = False) -> RoundTrip:
+        """Read the rows of one page of a list: the columns of a `CheckpointRecord`.
 
-    def _page(self, what: str, page: Page) -> RoundTrip:
+        A page of all threads has those of other frameworks only with `all_kinds`.
+        """
+        return self._page("records", page, all_kinds=all_kinds)
+
+    def _page(self, what: str, page: Page, *, all_kinds: bool = False) -> RoundTrip:
         params = page._asdict()
         params["filter"] = json.dumps(page.filter)
         if page.thread_id is None:
             kind = "store"
-            params |= {"kinds": self.stored_thread(KIND_MARK), "above_kinds": self.stored_thread(ABOVE_KINDS)}
+            kinds = ("", "") if all_kinds else (KIND_MARK, ABOVE_KINDS)
+            params |= zip(("kinds", "above_kinds"), map(self.stored_thread, kinds), strict=True)
         elif page.checkpoint_ns is None:
             kind = "thread"
+            params |= self._ranges(page.keys)
         else:
             kind = "namespace"
         return self._send(self.statement(f"{what}_of_{kind}", **params))
+
+    def _ranges(self, keys: Sequence[tuple[str, str]]) -> dict[str, Any]:
+        """Return the parameters for keys, newest first: in each namespace, those from one id to another."""
+        highs = {checkpoint_ns: checkpoint_id for checkpoint_id, checkpoint_ns in reversed(keys)}
+        lows = {checkpoint_ns: checkpoint_id for checkpoint_id, checkpoint_ns in keys}
+        return {
+            "namespaces": self.array(list(lows)),
+            "lows": self.array(list(lows.values())),
+            "highs": self.array([highs[checkpoint_ns] for checkpoint_ns in lows]),
+        }
+
+    def select_id_below(self, before: str, reach: int) -> RoundTrip:
+        """Read the checkpoint id, of all threads, that comes after `reach` others below `before`."""
+        return self.ask("select_id_below", before=before, reach=reach)
+
+    def select_keys(self, thread_id: str, limit: int) -> RoundTrip:
+        """Read the ids and namespaces of the first checkpoints of a thread, by namespace; hidden ones too."""
+        return self.ask("select_keys", thread_id=thread_id, limit=limit)
+
+    def select_namespaces(self, thread_id: str, limit: int) -> RoundTrip:
+        """Read the namespaces of a thread, up to a number of them."""
+        return self.ask("select_namespaces", thread_id=thread_id, limit=limit)
+
+    def select_newest_keys(self, page: Page, spaces: Sequence[str] | None, limit: int) -> RoundTrip:
+        """Read the ids and namespaces of the newest checkpoints of a page, hidden ones too.
+
+        That is `limit` of the thread, or of each of these namespaces, with a reply for each.
+        """
+        bounds: dict[str, Any] = {"thread_id": page.thread_id, "floor": page.floor, "limit": limit}
+        if spaces is None:
+            return self.ask("newest_keys_of_thread", **bounds, before=page.before, ns_below=page.ns_below)
+        return self._send(
+            *(
+                self.statement(
+                    "newest_keys_of_namespace",
+                    **bounds,
+                    checkpoint_ns=checkpoint_ns,
+                    before=right_above(page.before) if checkpoint_ns < page.ns_below else page.before,
+                )
+                for checkpoint_ns in spaces
+            )
+        )
 
     # Delta histories
 

@@ -36,6 +36,10 @@ class ThreadStatements(Statements):
         """Do as `select_newest_threads` for the first threads of a range; the row without a namespace has the last."""
         return self._send(self.statement("threads_by_id", **_columns(page), **within._asdict(), threads=threads))
 
+    def select_newest_of(self, thread_ids: Iterable[str]) -> RoundTrip:
+        """Read for each thread the namespace and id of its newest checkpoint, that of its first namespace."""
+        return self._send(*(self.statement("newest_of_thread", thread_id=each) for each in thread_ids))
+
     def select_searched_threads(self, page: ThreadPage, key: str, texts: Collection[str]) -> RoundTrip:
         """Read one page of the threads that an index finds by the values of a key."""
         found = self.statement("threads_searched", **_columns(page), shown=self.array([*texts, "?"]))
@@ -252,9 +256,13 @@ class ThreadStatements(Statements):
         """Read the stored ids of the first threads of a range that have a stored interrupt, open or not."""
         return self._send(self.statement("select_interrupting", **within._asdict(), limit=limit))
 
-    def select_newest_writes(self, thread_ids: Iterable[str]) -> RoundTrip:
-        """Read for each thread the writes to its newest root checkpoint, with the values of interrupts."""
-        return self._send(*(self.statement("select_newest_writes", thread_id=each) for each in thread_ids))
+    def select_asking(self, thread_ids: Iterable[str]) -> RoundTrip:
+        """Read for each thread the id of its newest root checkpoint, if that has a stored interrupt, open or not."""
+        return self._send(*(self.statement("select_asking", thread_id=each) for each in thread_ids))
+
+    def select_questions(self, keys: Iterable[Key]) -> RoundTrip:
+        """Read for each checkpoint the writes to it, with the values of interrupts and answers."""
+        return self._send(*(self.statement("select_questions", **key._asdict()) for key in keys))
 
     # The inspector
 

@@ -34,7 +34,7 @@ from langgraph_checkpoint_custom.operations.inspector import (
     sizes_of_checkpoint,
     timeline,
 )
-from langgraph_checkpoint_custom.operations.interrupts import open_among
+from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, open_among, waiting_threads
 from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_of_threads
 from langgraph_checkpoint_custom.operations.thread_states import State as ThreadState
@@ -181,6 +181,15 @@ class Store:
             return found is not None and state_of(found) == state
         return False
 
+    def waiting(self, prefix: str, after: tuple[str, str], limit: int) -> WaitingReply:
+        """Return a page of the threads that wait, and the number of all that have a question.
+
+        `after` is the newest checkpoint id and the id of the last thread of the page before.
+        """
+        d, _, codec = self.saver.backend
+        found: WaitingReply = self.run(waiting_threads(d, codec, prefix_text(prefix), after, limit))
+        return found
+
     def newest(self, thread_id: str) -> CheckpointRecord:
         """Return the newest checkpoint of a thread's root graph, or of any namespace if the root has none.
 
@@ -266,7 +275,7 @@ class Store:
             _write(one, nodes, value, readable=(one.task_id, one.channel) == (task_id, channel))
             for one, (task_id, channel, value) in zip(state.sizes.writes, pending, strict=False)
         ]
-        state.questions = [question_of(each) for each in open_among(pending)]
+        state.questions = [question_of(each) for each in open_among(document, pending)]
         seen = {question.id for question in state.questions}
         asked = [question_of(each) for each in _elements(state.writes, "interrupt")]
         state.answered = [question for question in asked if question.id not in seen]

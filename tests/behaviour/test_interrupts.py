@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import INTERRUPT
-from langgraph.types import Command, Interrupt
+from langgraph.types import Command, Interrupt, interrupt
 
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, WaitingThread
+from langgraph_checkpoint_custom.operations.interrupts import open_interrupts
 from tests.behaviour.helpers import (
     Database,
     NextId,
     anywhere,
     config,
+    get,
     id_of,
     next_uuid,
     put,
@@ -94,6 +96,74 @@ async def test_an_interrupt_of_an_older_checkpoint_is_not_listed(client: Client)
     await run_graph(client, graph, {"log": ["other"]}, anywhere("fork"), interrupt_before=["one"])
     assert await client.do("interrupts") == []  # A run that was stopped does not ask.
     assert asking.interrupts
+
+
+class Failing:
+    """A node that asks two questions, and fails after an answer if it is told to."""
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    def __call__(self, state: Log) -> dict[str, Any]:
+        answers = []
+        for question in ("name", "age"):
+            answers.append(interrupt(question))
+            if self.fails:
+                raise ValueError("no answer is good enough")
+        return {"log": list(map(str, answers))}
+
+
+@pytest.mark.parametrize("depth", ["root graph", "subgraph"])
+async def test_a_question_whose_answer_is_stored_is_not_open(client: Client, depth: str) -> None:
+    """Only of the root graph is that certain: a question of a subgraph is open until the node is done."""
+    node = Failing()
+    node_or_graph: Any = node if depth == "root graph" else chain(Log, ask=node).compile()
+    graph = chain(Log, one=says("one"), ask=node_or_graph, end=says("end")).compile(checkpointer=client.saver)
+
+    async def waits_for() -> list[str]:
+        found = asked(await client.do("interrupts")).get("thread", [])
+        state = await get(client, anywhere())
+        assert list(open_interrupts(state).values()) == found
+        return found
+
+    async def answer(given: Any, *, fails: bool = False) -> list[str]:
+        node.fails = fails
+        if fails:
+            with pytest.raises(ValueError, match="good enough"):
+                await run_graph(client, graph, given, anywhere())
+        else:
+            await run_graph(client, graph, given, anywhere())
+        return await waits_for()
+
+    is_certain = depth == "root graph"
+    assert await answer({"log": []}) == ["name"]
+    assert await answer(Command(resume="Ada"), fails=True) == ([] if is_certain else ["name"])
+    assert await answer(None, fails=True) == ([] if is_certain else ["name"])
+    assert await answer(None) == []  # LangGraph gives the same answer to both questions then.
+    assert await answer({"log": []}) == ["name"]
+    assert await answer(Command(resume="Eve")) == ["age"]  # It is open, although an answer is stored.
+    assert await answer(Command(resume=36), fails=True) == ([] if is_certain else ["age"])
+    assert await answer(None) == []
+    if is_certain:
+        log = (await state_of(client, graph, anywhere())).values["log"]
+        assert log == ["one", "Ada", "Ada", "end", "one", "Eve", "36", "end"]
+
+
+async def test_the_inbox_has_pages(client: Client, next_id: NextId) -> None:
+    for number in range(7):
+        where = await put(client, next_id(), thread_id=f"{number}")
+        await client.put_writes(where, [(INTERRUPT, (Interrupt(number, id=f"{number}"),))], "task")
+        if number in (2, 5):
+            await client.put_writes(where, [("log", "done")], "task")
+    found = await client.do("interrupts")
+    assert list(asked(found)) == ["0", "1", "3", "4", "6"]
+    for limit in (0, 1, 2, 5, 9):
+        assert await client.do("interrupts", limit=limit) == found[:limit]
+    pages: list[WaitingThread] = []
+    while page := await client.do("interrupts", after=pages[-1] if pages else None, limit=2):
+        pages += page
+    assert pages == found
+    assert await client.do("interrupts", after=found[2]) == found[3:]
 
 
 @pytest.mark.parametrize("page", [1, 3, 1_000])

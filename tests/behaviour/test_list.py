@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom import ConfigError, open_saver
+from langgraph_checkpoint_custom.operations import pieces
 from langgraph_checkpoint_custom.saver import PAGE
 from tests.behaviour.helpers import (
     CountingSerializer,
@@ -22,6 +23,7 @@ from tests.behaviour.helpers import (
     next_uuid,
     put,
     put_chain,
+    put_delta_chain,
 )
 from tests.stores import Client, Store
 
@@ -112,6 +114,52 @@ async def test_a_list_of_several_pages_is_complete_and_without_repeats(
         assert await client.all(where, limit=limit) == found[:limit]
     odd = [each for each in found if each.metadata["step"] % 40 == 1]
     assert [each for step in (1, 41, 81) for each in await client.all(where, filter={"step": step})] == odd[::-1]
+
+
+# Keys of a small thread, few namespaces, keys that are chosen at once, checkpoints that a statement searches.
+SIZES = [(1_000, 10, 2_000, 5_000), (5, 10, 7, 9), (5, 10, 1, 1), (5, 1, 7, 2), (0, 0, 2, 1)]
+
+
+async def test_lists_do_not_depend_on_what_is_read_at_once(
+    client: Client, next_id: NextId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [next_id() for _ in range(30)]
+    places = [(checkpoint_id, "memory" if number % 4 else "") for number, checkpoint_id in enumerate(ids)]
+    places += [(checkpoint_id, f"call:{number // 2}") for number, checkpoint_id in enumerate(ids[10:])]
+    for number, (checkpoint_id, ns) in enumerate(places):
+        await put(client, checkpoint_id, ns=ns, meta=metadata(number, even=number % 2 == 0, rare=number == 37))
+    await put_delta_chain(client, next_id, 12, {1, 5}, thread_id="pruned")
+    await put_chain(client, next_id, 2, thread_id="pruned", ns="other")
+    await client.prune(["pruned"])
+    everything: list[tuple[RunnableConfig | None, dict[str, Any]]] = [(anywhere(), {}), (None, {})]
+    calls: list[tuple[RunnableConfig | None, dict[str, Any]]] = [
+        *everything,
+        *((where, {**options, "filter": filter}) for where, options in everything for filter in FILTERS),
+        *((where, {"limit": limit}) for where, _ in everything for limit in (1, 4, 20)),
+        *((where, {"before": config(checkpoint_id=ids[15])}) for where, _ in everything),
+        (anywhere("pruned"), {}),
+        (anywhere("unknown"), {}),
+        ({"configurable": {"thread_id": "thread", "checkpoint_id": ids[12]}}, {}),
+        (
+            {"configurable": {"thread_id": "thread", "checkpoint_id": ids[12]}},
+            {"before": config(checkpoint_id=ids[12])},
+        ),
+    ]
+    expected: list[list[CheckpointTuple]] = []
+    for small, spaces, keys, reach in SIZES:
+        for name, size in (("SMALL", small), ("SPACES", spaces), ("KEYS", keys), ("REACH", reach)):
+            monkeypatch.setattr(pieces, name, size)
+        found = [[*await client.all(where, **options)] for where, options in calls]
+        expected = expected or found
+        assert found == expected, (small, spaces, keys, reach)
+        records = [await client.collect("history", where, **options) for where, options in calls]
+        assert [[each.config for each in one] for one in records] == [[each.config for each in one] for one in expected]
+    assert ids_of(expected[0]) == [checkpoint_id for checkpoint_id, _ in sorted(places, reverse=True)]
+    assert [len(found) for found in expected[2:5]] == [25, 1, 0]
+    assert [found.config["configurable"]["checkpoint_ns"] for found in expected[-4]] == ["other", ""]
+
+
+FILTERS = [{"even": True}, {"rare": True}, {"even": "never"}]
 
 
 async def test_each_page_is_read_only_when_needed(store: Store, client: Client) -> None:

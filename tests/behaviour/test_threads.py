@@ -12,6 +12,7 @@ from langgraph.types import Command, Send, interrupt
 from langgraph_checkpoint_custom import CheckpointRecord, ConfigError, ThreadRecord
 from langgraph_checkpoint_custom import threads as module
 from langgraph_checkpoint_custom.operations import list_threads as core_threads
+from langgraph_checkpoint_custom.operations import pieces
 from tests.behaviour.helpers import (
     LONG,
     CountingSerializer,
@@ -67,8 +68,9 @@ async def test_the_pages_of_threads_have_each_thread_once(
     client: Client, next_id: NextId, monkeypatch: pytest.MonkeyPatch, reach: int
 ) -> None:
     monkeypatch.setattr(module, "RECORDS", 3)
-    for name in ("FARTHEST", "FILTERED", "THREADS"):
+    for name in ("FARTHEST", "FILTERED", "MATCHES", "THREADS"):
         monkeypatch.setattr(core_threads, name, reach)
+    monkeypatch.setattr(pieces, "REACH", reach)
     for number in range(10):
         for thread_id in (f"t{number}", f"t{(number * 7) % 10}"):
             await put(client, next_id(), thread_id=thread_id, meta=metadata(number, even=number % 2 == 0))

@@ -14,7 +14,7 @@ import psycopg
 from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
-from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, Range, WriteRow
+from langgraph_checkpoint_custom.model.keys import Ahead, BlobRef, BlobRow, CheckpointRow, Key, Range, WriteRow
 from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, everything, later, superseded
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
@@ -22,6 +22,7 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from tests.plans.conftest import SHORT
 
+NOTHING = narrowing(wanted({"source": "nothing"}), contains=True)
 LOOP = narrowing(wanted({"source": "loop"}), contains=True)
 OPERATORS = narrowing(
     wanted(
@@ -37,6 +38,8 @@ SEARCHED = ThreadPage("\U0010ffff", "", narrowing(wanted({"run": "run7-10"}), co
 def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
     """The cases, with the number of rows that each may read in total."""
     page = first_page("t0", "", None, "003000", 20)
+    keys = [(f"{n:06}", "") for n in range(2_999, 2_979, -1)]
+    of_thread = first_page("t0", None, None, "003000", 20)._replace(ahead=Ahead(keys, [""], 0))
     write, written = some_writes(d, "t7")
     return {
         "latest": (d.select_checkpoint(Key("t0", "", None)), 20),
@@ -49,10 +52,21 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "list page, filtered": (d.select_page(page._replace(filter=LOOP)), 300),
         "list page, filtered by operators": (d.select_page(page._replace(filter=OPERATORS)), 300),
         "list page of all threads": (d.select_page(first_page(None, None, None, "000050", 20)), 6_000),
-        # All namespaces of a thread: every checkpoint of it is read for the order, and none of another thread.
-        "list page of a thread": (d.select_page(first_page("t1", None, None, None, 20)), 600),
+        # All namespaces of a thread: its keys are read for the order, and then 20 rows.
+        # Of 4,000: under row-level security, the planner may sort all keys of a thread.
+        "keys of a thread": (d.select_keys("t0", 1_001), 4_000),
+        "namespaces of a thread": (d.select_namespaces("t0", 11), 2),
+        "newest keys of a namespace": (d.select_newest_keys(of_thread, [""], 20), 20),
+        "newest keys of a thread": (d.select_newest_keys(first_page("t1", None, None, None, 20), None, 20), 100),
+        "list page of a thread": (d.select_page(of_thread), 300),
         "history page": (d.select_records(page), 300),
-        "history page of a thread": (d.select_records(first_page("t1", None, None, None, 20)), 600),
+        "history page of a thread": (d.select_records(of_thread), 60),
+        "end of a search": (d.select_id_below("000101", 5_000), 5_001),
+        "search of all threads": (
+            d.select_records(first_page(None, None, None, "000050", 20)._replace(filter=NOTHING, floor="000049")),
+            4_000,
+        ),
+        "newest of threads": (d.select_newest_of(["t1", "t2"]), 4),
         # The long thread's 4,000 are the newest of the store, and then 1,960 threads have the same newest id. Each of
         # the threads that are found takes three rows.
         "newest threads": (d.select_newest_threads(ThreadPage("\U0010ffff", "", (), 20), 1_000), 1_010),
@@ -104,7 +118,8 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "sizes of a checkpoint": (d.ask("sizes_of_checkpoint", **Key("t7", "", "000050")._asdict()), 40),
         # Of the 50 threads that have ever asked, each once, and their newest checkpoints with the writes of these.
         "threads that have asked": (d.select_interrupting(ALL_THREADS, 1_000), 50),
-        "questions of threads": (d.select_newest_writes(["t17", "t18"]), 10),
+        "threads whose newest checkpoint asks": (d.select_asking(["t17", "t18"]), 10),
+        "questions of checkpoints": (d.select_questions([Key("t17", "", "000100"), Key("t18", "", "000100")]), 10),
         # Three threads: 100 checkpoints, 200 writes, 112 blobs and 3 labels of each.
         "end of a page of threads": (d.ask("thread_at", **THREE._asdict(), rows=200), 450),
         "sizes of threads": (d.sizes([THREE], 10_000), 1_500),

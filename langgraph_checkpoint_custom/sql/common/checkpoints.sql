@@ -90,16 +90,6 @@ WITH page AS MATERIALIZED (
     ORDER BY checkpoint_id DESC LIMIT %(limit)s
 )
 
--- fragment: with_page_of_thread
--- All rows of the thread are read and sorted.
-WITH page AS MATERIALIZED (
-    -- include: from_checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_id >= %(floor)s AND NOT hidden
-    AND (checkpoint_id, checkpoint_ns) < (%(before)s, %(ns_below)s)
-    -- include: matches_filter
-    ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
-)
-
 -- fragment: with_page_of_store
 WITH page AS MATERIALIZED (
     -- include: from_checkpoints
@@ -136,3 +126,32 @@ WITH page AS MATERIALIZED (
 -- name: records_of_store
 -- include: with_page_of_store
 -- include: records_of_page
+
+-- What a page is made of, where that is not in the order of an index. The statements about keys read the index only.
+
+-- name: select_keys
+SELECT checkpoint_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+ORDER BY checkpoint_ns, checkpoint_id LIMIT %(limit)s
+
+-- name: select_namespaces
+-- include: with_spaces
+SELECT checkpoint_ns FROM spaces WHERE checkpoint_ns IS NOT NULL LIMIT %(limit)s
+
+-- name: newest_keys_of_namespace
+SELECT checkpoint_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
+AND checkpoint_id >= %(floor)s AND checkpoint_id < %(before)s
+ORDER BY checkpoint_id DESC LIMIT %(limit)s
+
+-- name: newest_keys_of_thread
+-- Reads all keys of the thread.
+SELECT checkpoint_id, checkpoint_ns FROM (
+    -- include: keys_of_thread
+) AS k
+WHERE checkpoint_id >= %(floor)s AND (checkpoint_id, checkpoint_ns) < (%(before)s, %(ns_below)s)
+ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
+
+-- name: select_id_below
+SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+WHERE tenant = %(tenant)s AND checkpoint_id < %(before)s
+ORDER BY checkpoint_id DESC LIMIT 1 OFFSET %(reach)s

@@ -44,6 +44,13 @@ SELECT thread_id, NULL, NULL, NULL, NULL, NULL, NULL FROM candidates WHERE numbe
 -- include: candidates_by_id
 SELECT count(thread_id), max(thread_id) FROM candidates
 
+-- name: newest_of_thread
+SELECT n.checkpoint_ns, n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
+WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = (
+    SELECT min(checkpoint_ns) FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+) AND NOT n.hidden
+ORDER BY n.checkpoint_id DESC LIMIT 1
+
 -- name: thread_exists
 SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
 
@@ -53,11 +60,18 @@ SELECT DISTINCT thread_id FROM langgraph_checkpoint.writes
 WHERE channel = '__interrupt__' AND thread_id >= %(bottom)s AND thread_id < %(top)s
 ORDER BY thread_id LIMIT %(limit)s
 
--- name: select_newest_writes
--- The writes to the newest checkpoint of the root graph. Only interrupts come with their values.
-SELECT checkpoint_id, channel, task_id, task_path, idx, type, CASE channel WHEN '__interrupt__' THEN value END
-FROM langgraph_checkpoint.writes
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND checkpoint_id = (
+-- name: select_asking
+-- The newest checkpoint of the root graph, if it has a stored interrupt.
+SELECT DISTINCT checkpoint_id FROM langgraph_checkpoint.writes
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND channel = '__interrupt__' AND checkpoint_id = (
     SELECT max(checkpoint_id) FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND NOT hidden
 )
+
+-- name: select_questions
+-- The writes to a checkpoint. Only interrupts and answers come with their values.
+SELECT
+    checkpoint_id, channel, task_id, task_path, idx, type,
+    CASE WHEN channel IN ('__interrupt__', '__resume__') THEN value END
+FROM langgraph_checkpoint.writes
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s

@@ -141,6 +141,25 @@ WHERE %(claim)s::text IS NULL OR EXISTS (
 -- fragment: from_checkpoints
 SELECT * FROM langgraph_checkpoint.checkpoints
 
+-- fragment: with_page_of_thread
+-- The rows between two ids in each of some namespaces.
+WITH page AS MATERIALIZED (
+    SELECT c.*
+    FROM unnest(%(namespaces)s::text[], %(lows)s::text[], %(highs)s::text[]) AS r (checkpoint_ns, low, high)
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = r.checkpoint_ns
+        AND c.checkpoint_id BETWEEN r.low AND r.high AND NOT c.hidden
+        -- include: matches_filter
+        ORDER BY c.checkpoint_id DESC LIMIT %(limit)s
+    ) AS c
+    ORDER BY c.checkpoint_id DESC, c.checkpoint_ns DESC LIMIT %(limit)s
+)
+
+-- fragment: keys_of_thread
+-- OFFSET 0: if statistics are wrong, a generic plan would otherwise find the ids in the index of all threads.
+SELECT checkpoint_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s OFFSET 0
+
 -- name: page_of_latest
 -- page_latest for a batch.
 WITH page AS MATERIALIZED (

@@ -40,3 +40,20 @@ CROSS JOIN LATERAL (
     AND b.channel = r.channel AND b.version = r.version
     LIMIT 1
 ) AS b
+
+-- fragment: with_spaces
+-- The namespaces of a thread, from one to the next.
+WITH RECURSIVE spaces (checkpoint_ns) AS (
+    (
+        SELECT checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+        ORDER BY checkpoint_ns DESC LIMIT 1
+    )
+    UNION ALL
+    SELECT n.checkpoint_ns
+    FROM spaces s
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_ns FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns < s.checkpoint_ns
+        ORDER BY c.checkpoint_ns DESC LIMIT 1
+    ) AS n
+)

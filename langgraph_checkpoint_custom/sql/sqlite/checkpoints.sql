@@ -86,6 +86,23 @@ WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 SELECT rowid AS row, thread_id, checkpoint_ns, checkpoint_id, parent_id, format, blob_channels, blob_versions
 FROM checkpoints
 
+-- fragment: with_page_of_thread
+-- The rows between two ids in each of some namespaces.
+WITH page AS MATERIALIZED (
+    SELECT
+        c.rowid AS row, c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.format, c.blob_channels,
+        c.blob_versions
+    FROM json_each(:namespaces) AS n
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = n.value
+        AND c.checkpoint_id BETWEEN (:lows ->> n.key) AND (:highs ->> n.key)
+    WHERE NOT c.hidden
+    -- include: matches_filter
+    ORDER BY c.checkpoint_id DESC, c.checkpoint_ns DESC LIMIT :limit
+)
+
+-- fragment: keys_of_thread
+SELECT checkpoint_id, checkpoint_ns FROM checkpoints WHERE thread_id = :thread_id
+
 -- fragment: blobs_of_one
 , found AS NOT MATERIALIZED (
     SELECT b.*

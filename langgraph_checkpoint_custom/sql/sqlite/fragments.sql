@@ -27,3 +27,15 @@ AND (:filter = '[]' OR NOT EXISTS (
         WHEN m.value GLOB '[-0-9]*' THEN CAST(m.value AS REAL) BETWEEN f.least AND f.most
     END IS NOT TRUE
 ))
+
+-- fragment: with_spaces
+-- The namespaces of a thread, from one to the next.
+WITH RECURSIVE spaces (checkpoint_ns) AS (
+    SELECT max(checkpoint_ns) FROM checkpoints WHERE thread_id = :thread_id
+    UNION ALL
+    SELECT (
+        SELECT max(c.checkpoint_ns) FROM checkpoints c
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns < s.checkpoint_ns
+    )
+    FROM spaces s WHERE s.checkpoint_ns IS NOT NULL
+)

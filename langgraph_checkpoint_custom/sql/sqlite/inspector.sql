@@ -1,17 +1,5 @@
 -- What the inspector draws and measures.
 
--- fragment: with_spaces
--- The namespaces of a thread, from one to the next.
-WITH RECURSIVE spaces (checkpoint_ns) AS (
-    SELECT max(checkpoint_ns) FROM checkpoints WHERE thread_id = :thread_id
-    UNION ALL
-    SELECT (
-        SELECT max(c.checkpoint_ns) FROM checkpoints c
-        WHERE c.thread_id = :thread_id AND c.checkpoint_ns < s.checkpoint_ns
-    )
-    FROM spaces s WHERE s.checkpoint_ns IS NOT NULL
-)
-
 -- name: timeline
 -- The newest checkpoints of a thread, in all namespaces and with hidden ones, each with a JSON array of the tasks that
 -- wrote to it. The last element of a task is the sum of 1 if it failed, 2 if it asked a human, and 4 if it is done.

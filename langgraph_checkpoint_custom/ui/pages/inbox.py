@@ -16,10 +16,8 @@ PAGE = 30
 def inbox(inspector: Inspector, request: Request) -> Response:
     """The threads that wait for a human, the one that has waited longest first."""
     store = inspector.store(request)
-    prefix = request.query_params.get("prefix", "")
-    waiting = store.saver.interrupts(prefix=prefix)
-    at = request.query_params.get("at", "")
-    begin = int(at) if at.isdecimal() and len(at) < 12 else 0
+    prefix, at, before = (request.query_params.get(name, "") for name in ("prefix", "at", "before"))
+    waiting, number = store.waiting(prefix, (at, before), PAGE + 1)
     rows = [
         {
             "thread_id": one.thread_id,
@@ -28,9 +26,9 @@ def inbox(inspector: Inspector, request: Request) -> Response:
             "since": one.since,
             "questions": [question_of(each) for each in one.interrupts],
         }
-        for one in waiting[begin : begin + PAGE]
+        for one in waiting[:PAGE]
     ]
-    following = begin + PAGE if len(waiting) > begin + PAGE else None
+    following = waiting[PAGE - 1] if len(waiting) > PAGE else None
     return inspector.page(
-        request, "inbox.html", rows=rows, number=len(waiting), prefix=prefix, begin=begin, following=following
+        request, "inbox.html", rows=rows, number=number, prefix=prefix, is_first=not at, following=following
     )

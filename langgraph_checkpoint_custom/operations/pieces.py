@@ -1,0 +1,118 @@
+"""Which checkpoints are read for a page of a list: a piece of the store, which has an end.
+
+Must not know: SQL, connections.
+
+The checkpoints of a namespace, and those of all threads, are read in the order of an index, from the newest one down.
+Two lists are not in the order of an index, or may find little:
+
+- All namespaces of a thread. First the keys of the newest checkpoints are read, which are in an index, and then the
+  rows of these. The keys that one page leaves over are for the next one.
+- A filter over all threads. A statement searches `REACH` checkpoints, and the next one goes on below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import nlargest
+from typing import NamedTuple
+
+from langgraph_checkpoint_custom.engine.operation import Steps
+from langgraph_checkpoint_custom.model.keys import Ahead, Page, right_above
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+# Keys of a thread that are read at once, if it has no more. They are on about 20 pages of the index.
+SMALL = 1_000
+# Namespaces of a larger thread whose newest keys are read one after the other. To find the place of each in the index
+# takes three or four pages. Those of more namespaces are found by reading all keys of the thread: 60 on a page.
+SPACES = 10
+# Keys that are chosen at once: at first as many as a page needs, then `FARTHER` times as many each time, up to `KEYS`.
+FARTHER, KEYS = 10, 2_000
+# Checkpoints that a statement searches with a filter, in a few hundredths of a second.
+REACH = 5_000
+# Below all ids.
+LOWEST = right_above("")
+
+
+class Piece(NamedTuple):
+    """What is read for a page, and the page to go on with if that has fewer rows than were asked for."""
+
+    page: Page
+    rest: Page | None
+
+    def after(self, found: Sequence[tuple[str, str, str]]) -> Page | None:
+        """Return the next page, given the id, thread and namespace of each row that was found; None at the end."""
+        if len(found) < self.page.limit:
+            return self.rest
+        return below(self.page, *min(found))
+
+
+def below(page: Page, checkpoint_id: str, thread_id: str, checkpoint_ns: str) -> Page:
+    """Return the page below a row."""
+    ahead = page.ahead
+    if ahead:
+        ahead = ahead._replace(keys=[key for key in ahead.keys if key < (checkpoint_id, checkpoint_ns)])
+    return page._replace(before=checkpoint_id, thread_below=thread_id, ns_below=checkpoint_ns, ahead=ahead)
+
+
+def piece_of(d: SqlDialect, page: Page) -> Steps[Piece | None]:
+    """Return what to read for a page; None if there is nothing.
+
+    Round trips: none for the checkpoints of a namespace, and for those of all threads without a filter. With a filter
+        over all threads, one for each 5,000 checkpoints. For a thread, one for each 2,000 checkpoints, and two more at
+        first if it has more than 1,000.
+    """
+    if page.thread_id is not None and page.checkpoint_ns is None:
+        return (yield from _of_thread(d, page))
+    if page.thread_id is None and page.filter:
+        return (yield from _of_store(d, page))
+    return Piece(page, None)
+
+
+def _of_store(d: SqlDialect, page: Page) -> Steps[Piece]:
+    if not page.floor:
+        # Of the id itself, rows are left only below a thread. Otherwise the piece might be empty, and all after it.
+        (found,) = yield d.select_id_below(right_above(page.before) if page.thread_below else page.before, REACH)
+        page = page._replace(floor=found[0][0] if found else LOWEST)
+    # The rows of the lowest id belong to the piece, however many threads have that id.
+    rest = page._replace(before=page.floor, thread_below="", ns_below="", floor="")
+    return Piece(page, None if page.floor == LOWEST else rest)
+
+
+def _of_thread(d: SqlDialect, page: Page) -> Steps[Piece | None]:
+    ahead = page.ahead
+    if ahead is None:
+        ahead = yield from _first_keys(d, page)
+        if ahead.spaces is not None and len(ahead.spaces) == 1:
+            return Piece(page._replace(checkpoint_ns=ahead.spaces[0]), None)
+    if not ahead.keys and ahead.following:
+        ahead = yield from _more_keys(d, page, ahead)
+    if not ahead.keys:
+        return None
+    page = page._replace(ahead=ahead)
+    checkpoint_id, checkpoint_ns = page.keys[-1]
+    is_last = len(page.keys) == len(ahead.keys) and not ahead.following
+    return Piece(page, None if is_last else below(page, checkpoint_id, page.thread_id or "", checkpoint_ns))
+
+
+def _first_keys(d: SqlDialect, page: Page) -> Steps[Ahead]:
+    """Read all keys of a small thread, or the namespaces of a larger one if they are few."""
+    thread_id = page.thread_id or ""
+    (keys,) = yield d.select_keys(thread_id, SMALL + 1)
+    if len(keys) <= SMALL:
+        asked = [
+            (checkpoint_id, checkpoint_ns)
+            for checkpoint_id, checkpoint_ns in keys
+            if page.floor <= checkpoint_id and (checkpoint_id, checkpoint_ns) < (page.before, page.ns_below)
+        ]
+        spaces = list({checkpoint_ns for _, checkpoint_ns in keys})
+        return Ahead(sorted(asked, reverse=True), spaces, following=0)
+    (found,) = yield d.select_namespaces(thread_id, SPACES + 1)
+    return Ahead([], [row[0] for row in found] if len(found) <= SPACES else None, following=page.limit)
+
+
+def _more_keys(d: SqlDialect, page: Page, ahead: Ahead) -> Steps[Ahead]:
+    """Choose the next keys of a large thread."""
+    replies = yield d.select_newest_keys(page, ahead.spaces, ahead.following)
+    keys = nlargest(ahead.following, ((row[0], row[1]) for rows in replies for row in rows))
+    following = min(KEYS, FARTHER * ahead.following) if len(keys) == ahead.following else 0
+    return ahead._replace(keys=keys, following=following)
