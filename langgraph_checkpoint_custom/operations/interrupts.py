@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 
-from langgraph_checkpoint_custom.encoding.chunks import unpack_plain
 from langgraph_checkpoint_custom.encoding.decode import Decoder
-from langgraph_checkpoint_custom.encoding.extensions import Extension, stored_data
+from langgraph_checkpoint_custom.encoding.extensions import Extension, stored_data, unpack_plain
 from langgraph_checkpoint_custom.encoding.langgraph_private import NO_TASK, interrupt_id
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
