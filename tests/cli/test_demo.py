@@ -173,7 +173,7 @@ def test_setup_on_postgres_without_psycopg(tmp_path: Path) -> None:
         "sys.exit(main(['setup', '--url', 'postgresql://me:s3cret@localhost/db']))"
     )
     error = fail([sys.executable, "-c", code], tmp_path, 2)
-    assert "pip install" in error
+    assert "install langgraph-checkpoint-custom[postgres]" in error
     assert "s3cret" not in error
 
 

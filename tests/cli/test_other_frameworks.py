@@ -70,7 +70,7 @@ def test_their_open_questions_are_listed(cli: Cli) -> None:
     (line,) = (line for line in cli("interrupts").splitlines() if "acme" in line)
     assert line.split()[0] == session
     assert line.split()[3:] == ["call-1", "Delete", "it?"]
-    (waiting,) = cli.json("interrupts")
+    (waiting,) = cli.json("interrupts")["threads"]
     assert waiting["interrupts"] == [{"id": "call-1", "value": request}]
     assert cli.json("show", session)["interrupts"] == waiting["interrupts"]
     assert "Waiting for an answer to call-1: " in cli("show", session)
