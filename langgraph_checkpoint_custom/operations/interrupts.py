@@ -166,6 +166,8 @@ def _waiting(
                 [TupleRow._make(("write", thread_id, "", *row, None, None, None, None)) for row in rows]
             )
         ]
+        if not any(questions for _, channel, questions in writes if channel == INTERRUPT):
+            continue
         document = decoder.outline(*stored[0])
         if interrupts := open_among(document, writes):
             found.append(WaitingThread(thread_id, checkpoint_id, time_from(document.get("ts")), tuple(interrupts)))

@@ -94,7 +94,6 @@ def test_a_second_argument_that_is_not_a_pipeline_is_refused(pipe: Any) -> None:
         {"keep_last": "3"},
         {"keep_last": 3, "every": "hour"},
         {"keep_last": 3, "filter": "x"},
-        {},
     ],
 )
 def test_an_impossible_retention_is_refused_when_it_is_created(options: Any) -> None:

@@ -470,7 +470,7 @@ for module in ("langgraph_checkpoint_custom", "langgraph_checkpoint_custom.aio")
     try:
         exec(f"from {module} import {name}")
     except ImportError as error:
-        assert "pip install" in str(error), error
+        assert "install langgraph-checkpoint-custom[postgres]" in str(error), error
     else:
         raise AssertionError(name)
 """

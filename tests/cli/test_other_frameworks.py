@@ -75,7 +75,7 @@ def test_their_open_questions_are_listed(cli: Cli) -> None:
     assert cli.json("show", session)["interrupts"] == waiting["interrupts"]
     assert "Waiting for an answer to call-1: " in cli("show", session)
     assert "asks: Delete it?" in cli("threads")
-    assert cli.json("interrupts", "--prefix", session) == [waiting]
+    assert cli.json("interrupts", "--prefix", session)["threads"] == [waiting]
 
 
 def test_a_copy_to_another_kind_is_refused(cli: Cli) -> None:

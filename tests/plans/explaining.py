@@ -127,7 +127,8 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "doctor": (d.select_for_doctor(THREE), 2_500),
         # The threads of a sweep. All but one of the 1,961 have the checkpoint 000050.
         "due threads": (d.select_due(1_500.0, (1_200.0, ""), 20), 20),
-        "new checkpoints": (d.select_grown("0039", "\U0010ffff", "", 20), 22),
+        # There are 101, which PostgreSQL 15 sorts instead of following the index to the first 20.
+        "new checkpoints": (d.select_grown("0039", "\U0010ffff", "", 20), 101),
         "new checkpoints of many threads": (d.select_grown("000050", "\U0010ffff", "t1700", 20), 2_000),
         "threads to arm": (d.arm_threads(ALL_THREADS, 500, again=False), 510),
         "threads to arm again": (d.arm_threads(ALL_THREADS, 500, again=True), 510),

@@ -64,8 +64,9 @@ ORDER BY thread_id LIMIT %(limit)s
 -- The newest checkpoint of the root graph, if it has a stored interrupt.
 SELECT DISTINCT checkpoint_id FROM langgraph_checkpoint.writes
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND channel = '__interrupt__' AND checkpoint_id = (
-    SELECT max(checkpoint_id) FROM langgraph_checkpoint.checkpoints
+    SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
 )
 
 -- name: select_questions
