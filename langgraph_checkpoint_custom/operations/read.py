@@ -6,6 +6,7 @@ Must not know: SQL, connections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -149,7 +150,7 @@ def build_tuple(
     if not rows or rows[0].kind == "write":  # Writes can be stored before their checkpoint.
         return None
     try:
-        if found := _build_ordinary(codec, rows):
+        if found := _build_ordinary(codec, rows[0], rows[1:]):
             if remember:
                 remember(*rows[0][1:4], None)
             return found
@@ -159,15 +160,14 @@ def build_tuple(
     return _build_any(d, codec, next_version, remember, rows)
 
 
-def _build_ordinary(codec: Values, rows: Sequence[TupleRow]) -> CheckpointTuple | None:
+def _build_ordinary(codec: Values, head: TupleRow, writes: Sequence[TupleRow]) -> CheckpointTuple | None:
     """Build a checkpoint that is one row, as nearly all are, from bytes in clear; None if it is another one."""
-    head, *writes = rows
     _, thread_id, checkpoint_ns, checkpoint_id, parent_id, _, _, _, type_, document, type2, metadata, channels, _ = head
     plain: Any = codec.plain  # If bytes are missing, it raises an error.
     if channels or not type_ == type2 == MSGPACK or plain is None:
         return None
     pending: Any = []
-    for kind, _, _, _, channel, task_id, _, _, type_, data, *_ in in_order(writes):
+    for kind, _, _, _, channel, task_id, _, _, type_, data, *_ in in_order([*writes]) if writes else ():
         if kind != "write" or type_ not in (MSGPACK, NULL):
             return None
         pending.append((task_id, channel, None if type_ == NULL else plain(data)))
@@ -215,10 +215,15 @@ def build_tuples(
     heads.sort(key=itemgetter(3, 1, 2), reverse=True)
     tuples = []
     for head in heads:
+        one = _One(head, others.get(head[1:4], ()), blobs.get(head[1:3], {}))
+        with suppress(Exception):  # Reading it in the other way raises an error with its location.
+            if found := _build_ordinary(codec, *one[:2]):
+                if matches(found.metadata):
+                    tuples.append(found)
+                continue
         decoder = Decoder(codec, *head[1:4])
         metadata = decoder.metadata(head.type2, head.value2)
         if matches(metadata):
-            one = _One(head, others.get(head[1:4], ()), blobs.get(head[1:3], {}))
             tuples.append(one.build(d, decoder, next_version, metadata))
     return tuples
 

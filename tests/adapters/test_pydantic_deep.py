@@ -378,5 +378,5 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
     name = "langgraph_checkpoint_custom.adapters.pydantic_deep"
     monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pydantic_deep.features.checkpointing", None)
-    with pytest.raises(ConfigError, match=r"pip install '\.\[pydantic-deep\]'"):
+    with pytest.raises(ConfigError, match=r"install langgraph-checkpoint-custom\[pydantic-deep\]"):
         importlib.import_module(name)
