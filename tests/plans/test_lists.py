@@ -245,7 +245,8 @@ def check_searches(d: SqlDialect, read: Reader) -> None:
         assert read.most <= 1.1 * REACH, read.most
     read.rows = 0
     assert listed(d, read, of(None), limit=50, filter={"user": "usual"}) == 50
-    assert read.rows <= 1.1 * REACH + 500, read.rows
+    # Without statistics, PostgreSQL 15 sorts the piece instead of reading only its first rows.
+    assert read.rows <= 2.1 * REACH, read.rows
 
 
 def check_threads(d: SqlDialect, read: Reader) -> None:
