@@ -18,6 +18,7 @@ import sqlite3
 import statistics
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
@@ -172,7 +173,7 @@ def config_of(thread_id: str, ns: str | None = "") -> Any:
 # Copying blocks inside the database
 
 
-class Database:
+class Database(ABC):
     """A database of a saver, which its rows are copied in."""
 
     system = ""
@@ -207,25 +208,29 @@ class Database:
                 f" WHERE thread_id = '{model}' ON CONFLICT DO NOTHING"
             )
 
+    @abstractmethod
     def label(self, number: str) -> str:
-        raise NotImplementedError
+        """The expression of a block's number as a text."""
 
+    @abstractmethod
     def replaced(self, column: str, kind: str) -> str:
         """A column with the versions of this block instead of the model's; they are equally long."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tables(self) -> Mapping[str, list[str]]:
-        raise NotImplementedError
+        """The columns of each table."""
 
+    @abstractmethod
     def series(self, most: int) -> str:
-        raise NotImplementedError
+        """What yields the numbers of the blocks in a FROM clause."""
 
+    @abstractmethod
     def execute(self, text: str) -> None:
-        raise NotImplementedError
+        """Execute a statement."""
 
+    @abstractmethod
     def pages(self) -> int:
         """Pages that were read since the server or process started."""
-        raise NotImplementedError
 
     def cpu(self) -> float:
         """Seconds of CPU time of this process and of the server's sessions."""

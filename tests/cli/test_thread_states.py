@@ -79,7 +79,7 @@ def play(saver: CheckpointSaver) -> None:
         deadline = time.monotonic() + 300
         while "failed and waiting" not in [one.thread_id for one in saver.interrupts()]:
             assert time.monotonic() < deadline
-            time.sleep(0.05)
+            time.sleep(0.05)  # Nothing announces that a question is stored.
         return fails(state)
 
     run(saver, "failed and waiting", asks, fails_later)

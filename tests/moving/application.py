@@ -81,8 +81,8 @@ def main(kind: str, url: str, what: str) -> None:
                 found = saver.get_tuple(config(thread_id))
                 if found and any(channel == name for _, name, _ in found.pending_writes or ()):
                     print("holds", flush=True)
-                    time.sleep(3600)
-                time.sleep(0.01)
+                    time.sleep(3600)  # The test kills the process.
+                time.sleep(0.01)  # Nothing announces that a write is stored.
 
         if what == "serve":
             graph = graph_of(saver)
@@ -90,7 +90,7 @@ def main(kind: str, url: str, what: str) -> None:
                 for thread_id in THREADS:
                     say(graph, thread_id, f"turn {number}")
                 print(number, flush=True)
-                time.sleep(1)
+                time.sleep(1)  # An application that is used now and then: the test moves its threads between the turns.
         elif what == "hold":
             say(graph_of(saver, hold), "in flight", "flight")
         else:
