@@ -38,21 +38,17 @@ from langgraph_checkpoint_custom.drivers.postgres_sessions import (
 )
 from langgraph_checkpoint_custom.drivers.workers import close_aside, on_loop, run_aside
 from langgraph_checkpoint_custom.engine.operation import (
-    OFFLOAD_BYTES,
     READS,
+    Access,
     Form,
     Offload,
     Operation,
     RoundTrip,
     Row,
     Statement,
-    Steps,
     adrive,
-    afollow,
     drive,
-    follow,
     operation_of,
-    through,
 )
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
@@ -127,7 +123,7 @@ class PostgresDriver:
 
     def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Send one statement and return its rows."""
-        if not (self._is_plain and self._ready):
+        if not (self._is_plain and self._ready) or self._connections.loop:
             return self.run(operation_of(form, params))
         connection = error = None
         try:
@@ -233,11 +229,13 @@ class PostgresDriver:
         if not self._is_one_transaction(op):
             return drive(op, partial(self._perform, op.name))
         with self._borrow(op.name) as (connection, session):
-            return follow(self._transaction(op, connection, session), partial(_answer, connection, session))
+            opening = self._opening(connection, session, op.access)
+            result = drive(op, lambda request: _answer(connection, session, _begun(request, opening)))
+            if session and not opening:
+                _answer(connection, session, RoundTrip([_COMMIT]))
+            return result
 
-    def _perform(self, name: str, request: RoundTrip | Offload) -> Any:
-        if isinstance(request, Offload):
-            return request.work()
+    def _perform(self, name: str, request: RoundTrip) -> Any:
         with self._borrow(name, request.statements) as (connection, session):
             return _answer(connection, session, self._whole(connection, session, request))
 
@@ -320,24 +318,17 @@ class PostgresDriver:
 
     async def _aattempt(self, op: Operation[T]) -> T:
         if not self._is_one_transaction(op):
-            return await adrive(op, partial(self._aperform, op.name))
+            return await adrive(op, partial(self._aperform, op.name), self.aoffload)
         async with self._aborrow(op.name) as (connection, session):
-            answer = partial(self._ahandle, connection, session)
-            return await afollow(self._transaction(op, connection, session), answer)
+            opening = self._opening(connection, session, op.access)
+            result = await adrive(
+                op, lambda request: _aanswer(connection, session, _begun(request, opening)), self.aoffload
+            )
+            if session and not opening:
+                await _aanswer(connection, session, RoundTrip([_COMMIT]))
+            return result
 
-    async def _ahandle(
-        self, connection: AsyncConnection[Any], session: Session | None, request: RoundTrip | Offload
-    ) -> Any:
-        if isinstance(request, Offload):
-            return await self._awork(request)
-        return await _aanswer(connection, session, request)
-
-    async def _awork(self, request: Offload) -> Any:
-        return request.work() if request.size < OFFLOAD_BYTES else await self.aoffload(request)
-
-    async def _aperform(self, name: str, request: RoundTrip | Offload) -> Any:
-        if isinstance(request, Offload):
-            return await self._awork(request)
+    async def _aperform(self, name: str, request: RoundTrip) -> Any:
         async with self._aborrow(name, request.statements) as (connection, session):
             return await _aanswer(connection, session, self._whole(connection, session, request))
 
@@ -385,23 +376,9 @@ class PostgresDriver:
         before = (*self._sessions.opening(connection, session, "write"), *request.before)
         return request._replace(before=before, after=(*request.after, _COMMIT))
 
-    def _transaction(self, op: Operation[T], connection: AnyConnection, session: Session | None) -> Steps[T]:
-        """Return the steps of an operation as a transaction of ours, which begins with the first round trip in it.
-
-        Without a session, the transaction is the caller's.
-        """
-        opening = [*self._sessions.opening(connection, session, op.access)] if session else []
-
-        def begun(request: RoundTrip | Offload) -> Steps[Any]:
-            if isinstance(request, RoundTrip) and opening:
-                request = request._replace(before=(*opening, *request.before))
-                opening.clear()
-            return (yield request)
-
-        result = yield from through(op.start(), begun)
-        if session and not opening:
-            yield RoundTrip([_COMMIT])
-        return result
+    def _opening(self, connection: AnyConnection, session: Session | None, access: Access) -> list[Statement]:
+        """Return what begins a transaction of ours; nothing without a session, as the transaction is the caller's."""
+        return [*self._sessions.opening(connection, session, access)] if session else []
 
     def _check_open(self) -> None:
         if self._closed:
@@ -473,10 +450,16 @@ class _Tries:
 # What is sent on one connection, sync and async
 
 
-def _answer(connection: Connection[Any], session: Session | None, request: RoundTrip | Offload) -> Any:
-    """Send the statements of a request in one round trip and return the rows of each, or do its work."""
-    if isinstance(request, Offload):
-        return request.work()
+def _begun(request: RoundTrip, opening: list[Statement]) -> RoundTrip:
+    """Return a round trip that also sends `opening`, which is empty from then on."""
+    if opening:
+        request = request._replace(before=(*opening, *request.before))
+        opening.clear()
+    return request
+
+
+def _answer(connection: Connection[Any], session: Session | None, request: RoundTrip) -> Any:
+    """Send the statements of a round trip and return the rows of each."""
     statements, prepare = request.sent(), session.prepares_others if session else False
     if len(statements) == 1:
         return [execute(connection, statements[0].sql, statements[0].params, prepare)]

@@ -107,7 +107,7 @@ class SqliteDriver:
         """Run a read without creating or migrating tables."""
         try:
             with closing(self._connections.connect(read_only=True)) as connection:
-                return drive(op, lambda request: reply(connection, request))
+                return drive(op, partial(reply, connection))
         except sqlite3.Error as error:
             raise self._connections.wrap(error, op.name) from error
 
@@ -149,11 +149,11 @@ class SqliteDriver:
     def _answer(self, connection: sqlite3.Connection, op: Operation[T]) -> T:
         """Run an operation in a transaction that has begun."""
 
-        def perform(request: RoundTrip | Offload) -> Any:
+        def perform(request: RoundTrip) -> Any:
             try:
                 return reply(connection, request)
             except (sqlite3.Error, OverflowError) as error:
-                names = {statement.name for statement in request.statements} if isinstance(request, RoundTrip) else ()
+                names = {statement.name for statement in request.statements}
                 raise self._connections.wrap(error, op.name, *names if len(names) == 1 else ()) from error
 
         return drive(op, perform)

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Container, Sequence
 from contextlib import closing, suppress
 from copy import copy
+from functools import partial
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -37,7 +38,7 @@ from langgraph_checkpoint_custom.drivers.sqlite_errors import (
     storage_error,
 )
 from langgraph_checkpoint_custom.drivers.workers import warn_unclosed
-from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Row, drive
+from langgraph_checkpoint_custom.engine.operation import Operation, RoundTrip, Row, drive
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     ConfigError,
@@ -375,7 +376,7 @@ class SqliteConnections:
                 if not self._in_memory and not self._of_caller:
                     _give_back_pages(connection)
                 connection.execute("BEGIN IMMEDIATE")
-                drive(self._setup, lambda request: reply(connection, request))
+                drive(self._setup, partial(reply, connection))
                 connection.execute("COMMIT")
             if not self._in_memory and not self.read_only:
                 self._set_journal_mode(connection)
@@ -419,7 +420,7 @@ class SqliteConnections:
             return False
         connection.execute("BEGIN")  # One read snapshot for the check.
         try:
-            drive(self._check, lambda request: reply(connection, request))
+            drive(self._check, partial(reply, connection))
         except (SchemaMissing, SchemaOutdated):
             if self.read_only:
                 raise
@@ -463,7 +464,7 @@ class SqliteConnections:
             return None
         try:
             with suppress(sqlite3.Error), closing(self.connect(read_only=True)) as connection:
-                drive(self._check, lambda request: reply(connection, request))
+                drive(self._check, partial(reply, connection))
         except SchemaError as changed:
             return changed
         return None
@@ -485,10 +486,8 @@ def _give_back_pages(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
 
 
-def reply(connection: sqlite3.Connection, request: RoundTrip | Offload) -> Any:
-    """Send the statements of a round trip, or do the work that is requested; returns the reply."""
-    if isinstance(request, Offload):
-        return request.work()
+def reply(connection: sqlite3.Connection, request: RoundTrip) -> Any:
+    """Send the statements of a round trip and return the reply."""
     replies: list[list[Row]] = []
     for _, sql, params in request.statements:
         if isinstance(params, list):

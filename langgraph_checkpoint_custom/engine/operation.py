@@ -205,14 +205,16 @@ def operation_of(
     return Operation(form.operation, form.access, steps, arguments)
 
 
-def drive(op: Operation[T], perform: Callable[[RoundTrip | Offload], Any]) -> T:
-    """Run an operation; `perform` performs each request and returns the reply."""
-    return follow(op.start(), perform)
+def drive(op: Operation[T], perform: Callable[[RoundTrip], Any]) -> T:
+    """Run an operation; `perform` makes each round trip and returns the reply. Work is done here."""
+    return follow(op.start(), lambda each: each.work() if isinstance(each, Offload) else perform(each))
 
 
-async def adrive(op: Operation[T], perform: Callable[[RoundTrip | Offload], Awaitable[Any]]) -> T:
-    """Async version of `drive`; the result of `perform` is awaited."""
-    return await afollow(op.start(), perform)
+async def adrive(
+    op: Operation[T], perform: Callable[[RoundTrip], Awaitable[Any]], offload: Callable[[Offload], Awaitable[Any]]
+) -> T:
+    """Async version of `drive`; `offload` has work done on another OS thread."""
+    return await afollow(op.start(), lambda each: offload(each) if isinstance(each, Offload) else perform(each))
 
 
 def work_out(found: T | Offload) -> T:
