@@ -58,64 +58,12 @@ def connections_from(
         sizes = {"min_size": min_size, "max_size": max_size, "timeout": pool_timeout}
         return OwnPools(source, sessions, kwargs, **sizes), sessions
     sessions = Sessions(own=False, prepare=prepare, read_only=False)
-    if isinstance(source, (ConnectionPool, AsyncConnectionPool)):
-        return CallersPool(source, sessions), sessions
-    if isinstance(source, (Connection, AsyncConnection)):
-        return CallersConnection(source), sessions
+    if isinstance(source, (ConnectionPool, AsyncConnectionPool, Connection, AsyncConnection)):
+        return Callers(source), sessions
     raise ConfigError(
         "PostgresSaver takes a connection string or a function that gives one, a psycopg ConnectionPool or "
         f"AsyncConnectionPool, or a psycopg Connection or AsyncConnection, not a {type(source).__name__}"
     )
-
-
-def _check_ours(of_parent: bool) -> None:
-    if of_parent:
-        raise ConfigError(
-            "this process was forked, and the connections that this saver was given belong to its parent; after "
-            "os.fork(), create a saver with new ones"
-        )
-
-
-class CallersPool(OwnPools):
-    """A caller's pool, sync or async; calls of the other kind use own pools with the same connection settings."""
-
-    def __init__(self, pool: SyncPool | LoopPool, sessions: Sessions) -> None:
-        kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), **_OURS}
-        sizes = {"min_size": 0, "max_size": pool.max_size or 20, "timeout": pool.timeout}
-        super().__init__(pool.conninfo, sessions, kwargs, **sizes)
-        self._given = pool
-        self._given_in_loop = LoopSource(pool) if isinstance(pool, AsyncConnectionPool) else None
-
-    @property
-    def by_worker(self) -> bool:
-        """Whether async calls run on workers; a caller's async pool cannot work in such a loop."""
-        if super().by_worker and self._given_in_loop:
-            raise ConfigError(
-                "psycopg's AsyncConnectionPool cannot work in this event loop (the default on Windows), which cannot "
-                "wait for sockets; give PostgresSaver a connection string or a ConnectionPool, or run the program in "
-                "an asyncio.SelectorEventLoop"
-            )
-        return super().by_worker
-
-    def source(self) -> SyncPool:
-        _check_ours(self.of_parent)
-        return self._given if isinstance(self._given, ConnectionPool) else super().source()
-
-    def loop_source(self) -> LoopSource | None:
-        _check_ours(self.of_parent)
-        return self._given_in_loop or super().loop_source()
-
-    def renew(self) -> None:
-        """Replace the idle connections that do not answer; those of others may be intact."""
-        self._given.check() if isinstance(self._given, ConnectionPool) else super().renew()
-
-    async def arenew(self) -> None:
-        """Async version of `renew`."""
-        await (self._given.check() if isinstance(self._given, AsyncConnectionPool) else super().arenew())
-
-    def stats(self) -> dict[str, Any]:
-        """Return psycopg_pool's statistics of the caller's pool and of the own pools."""
-        return {"given": self._given.get_stats(), **super().stats()}
 
 
 class _OneConnection:
@@ -148,40 +96,67 @@ class _OneLoopConnection:
         self._lock.release()
 
 
-class CallersConnection(Connections):
-    """A caller's single connection, for one round trip or transaction at a time; the caller ends its own transactions.
+class Callers(Connections):
+    """A caller's pool or connection, sync or async; it is the only source, and stays the caller's to close.
 
-    Sync and async calls both use it, in its own way.
+    Async calls use a sync one on workers, and sync calls use an async one on its event loop. A single connection serves
+    one round trip or transaction at a time; the caller ends its own transactions.
     """
 
-    replaceable = False
-
-    def __init__(self, connection: SyncConnection | LoopConnection) -> None:
-        self._source: Any = (
-            _OneConnection(connection) if isinstance(connection, Connection) else _OneLoopConnection(connection)
-        )
-        self.loop = self._running_loop if isinstance(connection, AsyncConnection) else None
+    def __init__(self, given: SyncPool | LoopPool | SyncConnection | LoopConnection) -> None:
+        self._pool = given if isinstance(given, (ConnectionPool, AsyncConnectionPool)) else None
+        self.replaceable = self._pool is not None
+        self._sync: Any = None
+        self._async: Any = None
+        if isinstance(given, (ConnectionPool, Connection)):
+            self._sync = given if isinstance(given, ConnectionPool) else _OneConnection(given)
+        else:
+            self._async = LoopSource(given) if isinstance(given, AsyncConnectionPool) else _OneLoopConnection(given)
+            self.loop = self._running_loop
         self._seen_loop = asyncio._get_running_loop()  # A saver made in a loop, as LangGraph's has to be, uses that.
 
     @property
     def by_worker(self) -> bool:
-        """Whether it is a sync connection."""
+        """Whether it is sync."""
         return self.loop is None
 
     def source(self) -> Any:
-        _check_ours(self.of_parent)
-        return self._source
+        self._check_ours()
+        return self._sync
 
     def loop_source(self) -> Any:
+        self._check_ours()
         self._seen_loop = asyncio.get_running_loop()
-        return self.source()
+        return self._async
+
+    def renew(self) -> None:
+        """Replace the idle connections that do not answer; those of others may be intact."""
+        if isinstance(self._pool, ConnectionPool):
+            self._pool.check()
+
+    async def arenew(self) -> None:
+        """Async version of `renew`."""
+        if isinstance(self._pool, AsyncConnectionPool):
+            await self._pool.check()
+
+    def stats(self) -> dict[str, Any]:
+        """Return psycopg_pool's statistics of a pool."""
+        return {"given": self._pool.get_stats()} if self._pool else {}
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        _check_ours(self.of_parent)
+        self._check_ours()
         loop = self._seen_loop
         if loop is None or not loop.is_running() or loop is asyncio._get_running_loop():
+            kind = "AsyncConnectionPool" if self._pool else "AsyncConnection"
             raise ConfigError(
-                "this saver has an AsyncConnection, so a sync call needs its event loop to run in another OS thread; "
-                "use the async methods here, or give PostgresSaver a connection string or a pool"
+                f"this saver has an {kind}, so a sync call needs its event loop to run in another OS thread; use the "
+                "async methods here, or give PostgresSaver a connection string"
             )
         return loop
+
+    def _check_ours(self) -> None:
+        if self.of_parent:
+            raise ConfigError(
+                "this process was forked, and the connections that this saver was given belong to its parent; after "
+                "os.fork(), create a saver with new ones"
+            )

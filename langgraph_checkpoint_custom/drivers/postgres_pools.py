@@ -105,11 +105,7 @@ class Connections:
 
     @property
     def by_worker(self) -> bool:
-        """Whether async calls have to run the sync method on a worker: in a loop in which psycopg could not wait.
-
-        Raises:
-            ConfigError: Async calls are not possible in this loop.
-        """
+        """Whether async calls have to run the sync method on a worker: in a loop in which psycopg could not wait."""
         return not waits_for_sockets(asyncio.get_running_loop())
 
     def source(self) -> Any:

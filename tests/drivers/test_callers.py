@@ -207,12 +207,13 @@ def sync_life(saver: BaseCheckpointSaver[str], thread_id: str) -> None:
 
 
 @pytest.mark.parametrize("whose", ["official", "ours"])
-async def test_an_async_connection_serves_sync_calls_from_other_os_threads_while_its_loop_runs(
-    empty_postgres_url: str, whose: str
+@pytest.mark.parametrize("kind", ["AsyncConnection", "AsyncConnectionPool"])
+async def test_an_async_source_serves_sync_calls_from_other_os_threads_while_its_loop_runs(
+    empty_postgres_url: str, kind: str, whose: str
 ) -> None:
     options: dict[str, Any] = {"autocommit": True, "row_factory": dict_row}
-    async with await psycopg.AsyncConnection.connect(empty_postgres_url, **options) as connection:
-        saver: Any = AsyncPostgresSaver(connection) if whose == "official" else PostgresSaver(connection)
+    async with brought(kind, empty_postgres_url, **options) as source:
+        saver: Any = AsyncPostgresSaver(source) if whose == "official" else PostgresSaver(source)
         await (saver.setup() if whose == "official" else saver.asetup())
         await asyncio.gather(*(asyncio.to_thread(sync_life, saver, f"t{number}") for number in range(5)))
         await asyncio.to_thread(asyncio.run, in_another_loop(saver))

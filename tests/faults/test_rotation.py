@@ -10,7 +10,6 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver
 from tests.conftest import APIS
@@ -79,16 +78,6 @@ async def test_a_saver_works_on_when_the_password_changes(cluster: Cluster, api:
         assert len(await client.all({"configurable": {"thread_id": thread_id}})) == 5
     asked_on_the_loop = threading.get_ident() in vault.askers
     assert asked_on_the_loop is is_async
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_the_second_pool_next_to_a_callers_pool_asks_the_callers_function(cluster: Cluster, api: str) -> None:
-    vault = Vault(cluster, api)
-    kind: Any = AsyncConnectionPool if api == "sync" else ConnectionPool
-    async with PostgresSaver(kind(vault.url, open=False)) as saver:
-        await fill(Client(saver, api), f"next to {api}")
-        vault.rotate("secret-2")
-        await put_one(Client(saver, api), f"next to {api}")
 
 
 @pytest.mark.parametrize("api", APIS)
