@@ -21,9 +21,9 @@ lint:
     ruff check --fix .
     mypy
 
-# Write docs/api.md from the docstrings.
-reference:
-    python -m tests.reference
+# The documents and the docstrings as a site, in build/site.
+site:
+    python -m sphinx -W --keep-going -q -c docs . build/site
 
 # The demo, on a fresh SQLite file or on a URL: `just demo --url postgresql://…`.
 demo *args:

@@ -470,8 +470,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             ClaimLost: The config carries a claim that is no longer held.
             NameTooLong: PostgreSQL cannot have the names in an index; nothing was stored.
 
-        Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx); regular writes keep the first value,
-            special ones (errors, interrupts, resumes, scheduled tasks) the last.
+        Regular writes keep the first value, special ones (errors, interrupts, resumes, scheduled tasks) the last.
+
+        Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx).
         Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
         """
         key, rows, claim = work_out(encode_writes(self._codec, config, writes, task_id, task_path))

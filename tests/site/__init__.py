@@ -1,0 +1,1 @@
+"""The documents and the docstrings as a site."""
