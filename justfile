@@ -15,11 +15,12 @@ test *args:
 test-server *args:
     python -m pip install -e '.[server]' && python -m pytest tests/server -n 6 {{args}}
 
-# Format, lint, type-check.
+# Format, lint, type-check, with the extra `lint`.
 lint:
     ruff format .
     ruff check --fix .
     mypy
+    basedpyright
 
 # The documents and the docstrings as a site, in build/site.
 site:

@@ -230,7 +230,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         self._clear = (*PLAINTEXT_METADATA, *plaintext_metadata)
         self._excluded = tuple(exclude_metadata)
         self._on_unreadable = on_unreadable
-        self._on_inexact = on_inexact
+        self._on_inexact: OnInexact = on_inexact
         self._on_load = dict(on_load or {})
         self._compress = dialect.compresses if compress is None else compress
         self._values: Values | None = None

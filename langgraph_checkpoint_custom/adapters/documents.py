@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.types import INTERRUPT
 
@@ -25,7 +26,7 @@ from langgraph_checkpoint_custom.encoding.objects import error_text
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, operation, through, work_out
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import RECORDS, Question, ThreadPage, ThreadRecord
@@ -215,7 +216,9 @@ def store_document(
     )
     complete: dict[str, Any] = {**(metadata or {}), "source": "update", "step": before.step + 1 if before else 0}
     parent = before.key.checkpoint_id if before else None
-    config = config_of(*location, parent) if parent else {"configurable": dict(zip(_LOCATION, location, strict=True))}
+    config: RunnableConfig = {"configurable": dict(zip(_LOCATION, location, strict=True))}
+    if parent:
+        config["configurable"]["checkpoint_id"] = parent
     encoded = encode_checkpoint(
         codec,
         Key(*location, parent),

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from io import TextIOWrapper
 from typing import Annotated, Any, cast
 
 import typer
@@ -97,7 +98,7 @@ def run(argv: Sequence[str]) -> int:
     """Run a command; return the exit code."""
     logging.getLogger("psycopg.pool").addHandler(_SILENCE)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     with logs_as_notes():
         return _run(argv)

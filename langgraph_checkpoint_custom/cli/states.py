@@ -243,7 +243,7 @@ def _show_change(change: Change, limit: int, *, full: bool) -> None:
             rows += (row for field in one.fields for row in _path_rows("", field, full=full))
         else:
             style: Style = "good" if one.sign == "+" else "bad"
-            rows += [(style, text) for _, text in _rows_of(one.message, f"{one.sign} ", full=full)]
+            rows.extend((style, text) for _, text in _rows_of(one.message, f"{one.sign} ", full=full))
     rows += _line_rows(change.lines, full=full)
     rows += (row for path in change.paths for row in _path_rows(change.channel, path, full=full))
     if change.more:

@@ -131,7 +131,7 @@ class PostgresDriver:
             connection = source.getconn()
             session = self._sessions.get(connection)
             if session and connection.autocommit:  # Otherwise it is a caller's, and may be seen for the first time.
-                cursor: Cursor[Row] = Cursor(connection, row_factory=tuple_row)
+                cursor: Cursor[Any] = Cursor(connection, row_factory=tuple_row)
                 cursor.execute(form.sql.encode(), params, prepare=session.prepares, binary=True)
                 return [] if cursor.rownumber is None else cursor.fetchall()
         except psycopg.Error as raised:
@@ -159,7 +159,7 @@ class PostgresDriver:
             connection = await source.getconn()
             session = self._sessions.get(connection)
             if session and connection.autocommit:
-                cursor: AsyncCursor[Row] = AsyncCursor(connection, row_factory=tuple_row)
+                cursor: AsyncCursor[Any] = AsyncCursor(connection, row_factory=tuple_row)
                 await cursor.execute(form.sql.encode(), params, prepare=session.prepares, binary=True)
                 return [] if cursor.rownumber is None else await cursor.fetchall()
         except psycopg.Error as raised:

@@ -172,7 +172,7 @@ def has_begun(connection: AnyConnection) -> bool:
 
 def execute(connection: Connection[Any], sql: str, params: Any = None, prepare: bool | None = False) -> list[Row]:
     """Execute a statement and return its rows; the cursor is ours, whatever kind a caller's connection creates."""
-    cursor: Cursor[Row] = Cursor(connection, row_factory=tuple_row)
+    cursor: Cursor[Any] = Cursor(connection, row_factory=tuple_row)
     if connection.pgconn.pipeline_status:  # A caller's: an inner one waits for the reply.
         with connection.pipeline():
             cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
@@ -185,7 +185,7 @@ async def aexecute(
     connection: AsyncConnection[Any], sql: str, params: Any = None, prepare: bool | None = False
 ) -> list[Row]:
     """Async version of `execute`."""
-    cursor: AsyncCursor[Row] = AsyncCursor(connection, row_factory=tuple_row)
+    cursor: AsyncCursor[Any] = AsyncCursor(connection, row_factory=tuple_row)
     if connection.pgconn.pipeline_status:
         async with connection.pipeline():
             await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)

@@ -6,6 +6,7 @@ Must not know: SQL, connections.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -145,7 +146,7 @@ class Decoder:
         corrupt = self.corrupt(said, channel, type_)
         if ours or self._codec.packs or isinstance(error, ValidationError):  # The last one quotes values.
             raise corrupt from error
-        if hasattr(error, "add_note"):  # Since Python 3.11.
+        if sys.version_info >= (3, 11):
             error.add_note(str(corrupt))
         raise error  # As LangGraph does: the author of a custom serializer knows its errors.
 

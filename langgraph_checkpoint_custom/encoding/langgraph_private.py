@@ -52,7 +52,7 @@ _HOOK = "_unpack_ext_hook"
 
 def allowed_classes(serde: JsonPlusSerializer) -> Set[tuple[str, ...]] | Literal[True] | None:
     """The classes that a serializer may read in msgpack, or True. If it goes: an option of our own savers."""
-    return serde._allowed_msgpack_modules
+    return serde._allowed_msgpack_modules  # pyright: ignore[reportReturnType]  # Its bool is never False.
 
 
 def allowed_json(serde: JsonPlusSerializer) -> Set[tuple[str, ...]] | Literal[True] | None:

@@ -144,7 +144,8 @@ def _with_others(restored: Any, state: Mapping[str, Any]) -> Any:
 def _with_fields(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
     if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
         defaults = getattr(target, "_field_defaults", {})
-        names = dict.fromkeys(target._fields)
+        fields: tuple[str, ...] = target._fields  # pyright: ignore[reportAttributeAccessIssue]
+        names = dict.fromkeys(fields)
         values = _complete(target, stored, state, names, lambda name, _: defaults.get(name, _NONE))
         return _with_others(tuple.__new__(target, [values[name] for name in names]), state)
     if isinstance(target, type) and is_struct(target):

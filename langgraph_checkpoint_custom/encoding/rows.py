@@ -8,6 +8,7 @@ with one item. So a thread that was copied inside the database names its new thr
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
@@ -204,6 +205,6 @@ def fail(location: Location, error: Exception) -> NoReturn:
             f"{thing} cannot be serialised ({error_text(error)}); nothing was stored. Make the value "
             "serialisable or pass a serde that knows it"
         ) from error
-    if hasattr(error, "add_note"):  # Since Python 3.11.
+    if sys.version_info >= (3, 11):
         error.add_note(f"{thing} cannot be serialised; nothing was stored")
     raise error  # As LangGraph does: the author of the serializer or of the class knows its errors.

@@ -219,7 +219,7 @@ async def adrive(
 
 def work_out(found: T | Offload) -> T:
     """Return a value, or run the `Offload` that makes it and return its result."""
-    return found.work() if isinstance(found, Offload) else found
+    return found.work() if isinstance(found, Offload) else found  # pyright: ignore[reportReturnType]  # T is none.
 
 
 def follow(steps: Generator[Q, Any, T], answer: Callable[[Q], Any]) -> T:

@@ -174,7 +174,7 @@ def _searched(d: SqlDialect, asked: ThreadPage) -> Steps[list[Row]]:
         (found,) = yield d.select_records(piece.page, all_kinds=True)
         page = piece.after([(row[2], d.own_thread_id(row[0]), row[1]) for row in found])
         thread_ids = {row[0] for row in found}
-        newest = (yield d.select_newest_of(map(d.own_thread_id, thread_ids))) if thread_ids else ()
+        newest = (yield d.select_newest_of(map(d.own_thread_id, thread_ids))) if thread_ids else []
         places = {
             (thread_id, *row) for thread_id, of_thread in zip(thread_ids, newest, strict=True) for row in of_thread
         }
@@ -338,11 +338,10 @@ def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[R
             anywhere.append(key)
         elif any(map(_decides, inline)):
             in_documents.append(key)
-    documents = (yield d.select_documents(in_documents)) if in_documents else ()
+    documents = (yield d.select_documents(in_documents)) if in_documents else []
     for key, ((type_, data),) in zip(in_documents, documents, strict=True):
-        document = yield from offload(
-            len(data), Decoder(codec, *key[:2], key.checkpoint_id or "").document, type_, data
-        )
+        decoder = Decoder(codec, thread_id, "", key.checkpoint_id or "")
+        document = yield from offload(len(data), decoder.document, type_, data)
         if any(starts(*each) for each in document["channel_values"].items()):
             waiting.add(key.checkpoint_id or "")
     for key in anywhere:

@@ -39,7 +39,8 @@ def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Apart, *, only_newest:
         (rows,) = yield d.ask("select_blobs_of", **_parent(encoded.row)._asdict())
         names = [d.names(name) for name in rows[0]] if rows else ((), ())
         finished = encoded.finish(dict(zip(*names, strict=True)))
-        encoded = (yield finished) if isinstance(finished, Offload) else finished
+        whole: Encoded = (yield finished) if isinstance(finished, Offload) else finished
+        encoded = whole
     if encoded.is_one_row and not only_newest:
         if not encoded.replayed:
             yield d.insert_checkpoint(encoded.row)

@@ -447,7 +447,7 @@ class OfficialPostgres(_Official):
             )
 
     def _rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
-        return self._connection.execute(sql, params, binary=True).fetchall()
+        return self._connection.execute(sql.encode(), params, binary=True).fetchall()
 
 
 def _setup_postgres(url: str) -> None:
