@@ -10,6 +10,7 @@ from langgraph_checkpoint_custom.cli.common import Json, Schema, Tenant, Url, me
 from langgraph_checkpoint_custom.cli.output import size, table, tell
 from langgraph_checkpoint_custom.cli.reading import Limit
 from langgraph_checkpoint_custom.cli.times import Times, Utc
+from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import thread_text
 from langgraph_checkpoint_custom.operations.sizes import (
     ChannelSize,
@@ -20,7 +21,6 @@ from langgraph_checkpoint_custom.operations.sizes import (
     sizes_of_store,
     sizes_of_thread,
 )
-from langgraph_checkpoint_custom.tools.display import time_of
 from langgraph_checkpoint_custom.tools.finding import thread_named
 
 commands = typer.Typer()

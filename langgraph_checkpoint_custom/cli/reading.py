@@ -28,6 +28,7 @@ from langgraph_checkpoint_custom.cli.common import (
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, show_source, size, table, tell
 from langgraph_checkpoint_custom.cli.times import Times, Utc
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError, CorruptCheckpoint
+from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, config_of, right_above
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import TimelineRecord
@@ -36,7 +37,7 @@ from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.sizes import ALL, MOST, sizes_of_threads
 from langgraph_checkpoint_custom.operations.thread_states import State, failures_of, state_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.display import brief, duration, json_of, time_of, up_to
+from langgraph_checkpoint_custom.tools.display import brief, duration, json_of, up_to
 from langgraph_checkpoint_custom.tools.finding import checkpoint_named, thread_named, wanted_of
 from langgraph_checkpoint_custom.tools.states import channels_of, nodes_of
 from langgraph_checkpoint_custom.tools.summary import line_of, question_of, text_of

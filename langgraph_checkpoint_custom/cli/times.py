@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.records import time_from
-from langgraph_checkpoint_custom.tools.display import time_of
 
 Utc = Annotated[bool, typer.Option("--utc", help="print times in UTC, not in the local zone", show_default=False)]
 

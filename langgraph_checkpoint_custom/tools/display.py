@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import ormsgpack
 
@@ -244,28 +242,3 @@ def duration(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:,.1f} {unit}"
     return f"{seconds * 1_000:,.1f} ms"
-
-
-# Times in ids. They are only displayed: nothing in the package depends on them.
-
-_GREGORIAN = datetime(1582, 10, 15, tzinfo=timezone.utc)
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-
-
-def time_of(checkpoint_id: str) -> datetime | None:
-    """Return when a checkpoint was made, if its id is a UUIDv6, a UUIDv7 or a ULID; otherwise None."""
-    try:
-        if len(checkpoint_id) == 26:
-            milliseconds = 0
-            for char in checkpoint_id[:10].upper():
-                milliseconds = milliseconds * 32 + _CROCKFORD.index(char)
-            return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
-        number = UUID(checkpoint_id)
-        if number.version == 6:
-            ticks = (number.int >> 80) << 12 | (number.int >> 64) & 0xFFF
-            return _GREGORIAN + timedelta(microseconds=ticks // 10)
-        if number.version == 7:
-            return datetime.fromtimestamp((number.int >> 80) / 1000, timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        pass
-    return None

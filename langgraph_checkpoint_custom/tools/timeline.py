@@ -16,11 +16,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from langgraph_checkpoint_custom.errors import CheckpointError
+from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.operations.inspector import TaskRecord, TimelineRecord
 from langgraph_checkpoint_custom.operations.thread_states import sent_to
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.display import time_of
 from langgraph_checkpoint_custom.tools.states import node_at
 
 # Marks of a checkpoint, as bits in what is sent to the browser: it is hidden, waits for a human, has asked one, has

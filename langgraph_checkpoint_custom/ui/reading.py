@@ -24,6 +24,7 @@ from langgraph_checkpoint_custom.encoding.raw import RawReader, plain
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import matches, wanted
+from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, prefix_text, thread_text
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question, ThreadPage, ThreadRecord, time_from
 from langgraph_checkpoint_custom.operations.inspector import (
@@ -40,7 +41,6 @@ from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_of
 from langgraph_checkpoint_custom.operations.thread_states import State as ThreadState
 from langgraph_checkpoint_custom.operations.thread_states import failures_of, next_nodes, state_of, threads_in_state
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.display import time_of
 from langgraph_checkpoint_custom.tools.raw import without_classes
 from langgraph_checkpoint_custom.tools.states import Channel, channels_of, reason_of, task_nodes
 from langgraph_checkpoint_custom.tools.summary import line_of, question_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langgraph_checkpoint_custom.tools.display import time_of
+from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.tools.timeline import Picture, Spot
 from langgraph_checkpoint_custom.ui.texts import line, marked
 

@@ -24,7 +24,8 @@ from pydantic import AnyUrl
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.cli import common, reading
-from langgraph_checkpoint_custom.tools.display import brief, classes, json_of, time_of
+from langgraph_checkpoint_custom.model.id_times import time_of
+from langgraph_checkpoint_custom.tools.display import brief, classes, json_of
 from tests.behaviour.helpers import config, metadata, next_uuid
 from tests.cli.conftest import Cli
 from tests.ui.conftest import pages_of

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
+from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.model.records import CheckpointRecord
 from langgraph_checkpoint_custom.tools.changes import changes
-from langgraph_checkpoint_custom.tools.display import time_of
 from langgraph_checkpoint_custom.ui.inspector import Inspector
 from langgraph_checkpoint_custom.ui.pages.thread import state_asked
 

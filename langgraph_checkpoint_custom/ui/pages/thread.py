@@ -8,11 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
+from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
 from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, thread_counts
 from langgraph_checkpoint_custom.operations.sizes import MOST
-from langgraph_checkpoint_custom.tools.display import json_of, time_of
+from langgraph_checkpoint_custom.tools.display import json_of
 from langgraph_checkpoint_custom.tools.timeline import lines_of, picture_of, sends_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import State, Store, parts_of

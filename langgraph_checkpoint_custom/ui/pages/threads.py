@@ -8,12 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
+from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import KIND_MARK, label_text
 from langgraph_checkpoint_custom.model.records import ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import label_names, threads_with_label
 from langgraph_checkpoint_custom.operations.sizes import MOST
 from langgraph_checkpoint_custom.operations.thread_states import State
-from langgraph_checkpoint_custom.tools.display import size, time_of, up_to
+from langgraph_checkpoint_custom.tools.display import size, up_to
 from langgraph_checkpoint_custom.tools.finding import pairs_in, thread_ids, wanted_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import Store, ThreadList, thread_record
