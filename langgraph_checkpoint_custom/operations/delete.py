@@ -62,7 +62,7 @@ def threads_of_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[list[str]]:
     """
     if not run_ids:
         return []
-    (rows,) = yield d.threads_of_runs(run_ids)
+    (rows,) = yield d.ask("threads_of_runs", run_ids=d.array(run_ids))
     return [d.own_thread_id(stored) for (stored,) in rows]
 
 
@@ -105,7 +105,7 @@ def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
     Idempotent: yes.
     """
     removal, _ = yield from _decide(d, thread_id, partial(unless_newer, newest=newest))
-    more = (*d.delete_all_writes(thread_id).statements, *d.drop_thread(thread_id).statements) if removal.gone else ()
+    more = d.ask("delete_all_writes", "drop_thread", thread_id=thread_id).statements if removal.gone else ()
     yield from remove(d, thread_id, removal, more=more)
 
 
@@ -140,8 +140,9 @@ def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
     if not removal.found((key.checkpoint_ns, key.checkpoint_id)):
         raise checkpoint_not_found(key)
     _refuse_labels(removal, f"thread {key.thread_id!r} was not changed")
-    early = d.delete_early_writes(key.thread_id, key.checkpoint_id).statements if removal.deletes_visible() else ()
-    yield from remove(d, key.thread_id, removal, removal.reopened(), more=early)
+    thread_id, _, checkpoint_id = key
+    early = d.ask("delete_early_writes", thread_id=thread_id, checkpoint_id=checkpoint_id).statements
+    yield from remove(d, thread_id, removal, removal.reopened(), more=early if removal.deletes_visible() else ())
     return config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
 
 
@@ -171,7 +172,7 @@ def sends_for(d: SqlDialect, thread_id: str, rows: Sequence[Row]) -> Steps[set[P
     """
     if all(row[_FORMAT] >= FORMAT_WITH_SENDS for row in rows):
         return set()
-    (found,) = yield d.select_sends(thread_id)
+    (found,) = yield d.ask("select_sends", thread_id=thread_id)
     return {(checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in found}
 
 

@@ -30,6 +30,6 @@ def give_back_pages(d: SqlDialect) -> Steps[bool]:
     (rows,) = yield asked
     for pages, free in rows:
         if free * KEEPS_FREE > pages:
-            yield d.give_back_pages(min(free, STEP))
+            yield d.ask_each("give_back_page", [{}] * min(free, STEP))
             return True
     return False

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
-from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.model.keys import Key, Range
 from langgraph_checkpoint_custom.operations.sizes import MOST, SizeRow, Total
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -225,7 +225,9 @@ def threads_with_label(d: SqlDialect, name: str, after: str, limit: int) -> Step
     Round trips: 1.
     Rows: all labels.
     """
-    replies = yield d.select_threads_with_label(name, after, limit)
+    replies = yield d.ask_each(
+        "threads_with_label", map(Range._asdict, d.ranges()), name=name, thread_id=after, limit=limit
+    )
     return [d.own_thread_id(stored) for rows in replies for (stored,) in rows][:limit]
 
 
@@ -236,5 +238,5 @@ def label_names(d: SqlDialect, limit: int) -> Steps[list[str]]:
     Round trips: 1.
     Rows: all labels.
     """
-    replies = yield d.select_label_names(limit)
+    replies = yield d.ask_each("label_names", map(Range._asdict, d.ranges()), limit=limit)
     return sorted({name for rows in replies for (name,) in rows})[:limit]

@@ -129,19 +129,20 @@ def waiting_threads(
     ranges = [*d.ranges(prefix)]
     while ranges:
         within, *ranges = ranges
-        (stored,) = yield d.select_interrupting(within, PAGE)
+        (stored,) = yield d.ask("select_interrupting", **within._asdict(), limit=PAGE)
         thread_ids = [d.own_thread_id(row[0]) for row in stored]
         if len(stored) == PAGE:
             ranges.insert(0, within._replace(bottom=right_above(stored[-1][0])))
-        asking = (yield d.select_asking(thread_ids)) if thread_ids else []
+        asking = (yield d.ask_each("select_asking", [{"thread_id": each} for each in thread_ids])) if thread_ids else ()
         places += [(row[0], thread_id) for thread_id, rows in zip(thread_ids, asking, strict=True) for row in rows]
     todo = sorted(place for place in places if place > after)
     size = PAGE if limit is None else min(PAGE, limit)
     found: list[WaitingThread] = []
     while todo and (limit is None or len(found) < limit):
         some, todo = todo[:size], todo[size:]
-        writes = yield d.select_questions(Key(thread_id, "", checkpoint_id) for checkpoint_id, thread_id in some)
-        documents = yield d.select_documents(Key(thread_id, "", checkpoint_id) for checkpoint_id, thread_id in some)
+        keys = [Key(thread_id, "", checkpoint_id)._asdict() for checkpoint_id, thread_id in some]
+        writes = yield d.ask_each("select_questions", keys)
+        documents = yield d.ask_each("select_document", keys)
         bytes_ = sum(len(row[6] or b"") for rows in writes for row in rows)
         bytes_ += sum(len(row[1]) for rows in documents for row in rows)
         found += yield from offload(bytes_, _waiting, codec, some, writes, documents)

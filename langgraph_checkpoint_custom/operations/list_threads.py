@@ -174,7 +174,8 @@ def _searched(d: SqlDialect, asked: ThreadPage) -> Steps[list[Row]]:
         (found,) = yield d.select_records(piece.page, all_kinds=True)
         page = piece.after([(row[2], d.own_thread_id(row[0]), row[1]) for row in found])
         thread_ids = {row[0] for row in found}
-        newest = (yield d.select_newest_of(map(d.own_thread_id, thread_ids))) if thread_ids else []
+        owns = [{"thread_id": d.own_thread_id(each)} for each in thread_ids]
+        newest = (yield d.ask_each("newest_of_thread", owns)) if owns else ()
         places = {
             (thread_id, *row) for thread_id, of_thread in zip(thread_ids, newest, strict=True) for row in of_thread
         }
@@ -283,7 +284,7 @@ def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Sequence[Co
             count += len((yield from offload(_size(rows), _records, d, codec, rows, wanted)))
         else:
             within, *ranges = ranges
-            (((number, last),),) = yield d.count_threads(within, THREADS)
+            (((number, last),),) = yield d.ask("threads_counted", **within._asdict(), threads=THREADS)
             if number == THREADS:
                 ranges.insert(0, within._replace(bottom=right_above(last)))
             count += number
@@ -296,7 +297,7 @@ def thread_exists(d: SqlDialect, thread_id: str) -> Steps[bool]:
 
     Round trips: 1.
     """
-    (rows,) = yield d.thread_exists(thread_id)
+    (rows,) = yield d.ask("thread_exists", thread_id=thread_id)
     return bool(rows)
 
 
@@ -326,7 +327,7 @@ def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[R
     Snapshot: one read snapshot.
     Raises: CorruptCheckpoint.
     """
-    (rows,) = yield d.select_runs(thread_id)
+    (rows,) = yield d.ask("select_runs", thread_id=thread_id)
     lasts = [_Last._make(row) for row in rows]
     waiting, in_documents, anywhere = set(), [], []
     for last in lasts:
@@ -338,7 +339,7 @@ def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[R
             anywhere.append(key)
         elif any(map(_decides, inline)):
             in_documents.append(key)
-    documents = (yield d.select_documents(in_documents)) if in_documents else []
+    documents = (yield d.ask_each("select_document", map(Key._asdict, in_documents))) if in_documents else ()
     for key, ((type_, data),) in zip(in_documents, documents, strict=True):
         decoder = Decoder(codec, thread_id, "", key.checkpoint_id or "")
         document = yield from offload(len(data), decoder.document, type_, data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Threads in a page.
@@ -20,7 +21,7 @@ def moves_of_threads(d: SqlDialect, store: str, thread_ids: Sequence[str]) -> St
 
     Round trips: 1.
     """
-    replies = yield d.select_move(store, thread_ids)
+    replies = yield d.ask_each("select_move", [{"thread_id": each} for each in thread_ids], store=store)
     return [bytes(rows[0][0]) if rows else b"" for rows in replies]
 
 
@@ -41,7 +42,7 @@ def store_move(d: SqlDialect, store: str, thread_id: str, checkpoints: bytes) ->
     Round trips: 1.
     Idempotent: by (store, thread_id).
     """
-    yield d.store_move(store, thread_id, checkpoints)
+    yield d.ask("store_move", store=store, thread_id=thread_id, checkpoints=checkpoints)
 
 
 @operation("write")
@@ -50,4 +51,4 @@ def forget_moves(d: SqlDialect, store: str) -> Steps[None]:
 
     Round trips: 1.
     """
-    yield d.forget_moves(store)
+    yield d.ask_each("forget_moves", map(Range._asdict, d.ranges()), store=store)

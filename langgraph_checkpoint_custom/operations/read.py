@@ -139,7 +139,7 @@ def checkpoints_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Se
 
     Round trips: 1.
     """
-    found = yield d.select_checkpoint_ids(thread_ids)
+    found = yield d.ask_each("select_checkpoint_ids", [{"thread_id": each} for each in thread_ids])
     return found  # type: ignore[no-any-return]  # The reply of a round trip is not typed.
 
 

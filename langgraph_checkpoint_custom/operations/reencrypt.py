@@ -122,7 +122,7 @@ def reencrypt_page(d: SqlDialect, codec: Values, table: Table, after: Key, dry_r
     size = sum(len(cell) for row in rows for cell in row if isinstance(cell, (bytes, memoryview)))
     changes, unreadable = yield from offload(size, _changes, d, codec, table, rows)
     if changes and not dry_run:
-        yield d.renew_rows(table.name, changes)
+        yield d.ask_each(f"renew_stored_{table.name}", changes)
     last = key_of_row(d, table, rows[-1]) if len(rows) == PAGE else None
     return PageDone(Renewal(len(rows), len(changes), unreadable), last)
 

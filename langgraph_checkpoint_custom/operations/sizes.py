@@ -165,7 +165,11 @@ def sizes_of_threads(d: SqlDialect, thread_ids: Sequence[str], most: int = ALL) 
     Round trips: 1, with a statement for each thread; 0 for no thread.
     Rows: up to `most` and one of each table for each thread.
     """
-    replies = (yield d.sizes(map(d.only, thread_ids), most + 1)) if thread_ids else ()
+    replies = (
+        (yield d.ask_each("sizes", (d.only(each)._asdict() for each in thread_ids), most=most + 1))
+        if thread_ids
+        else ()
+    )
     found = {}
     for thread_id, reply in zip(thread_ids, replies, strict=True):
         total = Total(map(SizeRow._make, reply))
@@ -184,7 +188,7 @@ def sizes_of_thread(d: SqlDialect, thread_id: str, limit: int) -> Steps[Thread]:
     Round trips: 1.
     Rows: all rows of the thread are counted.
     """
-    (rows,) = yield d.sizes([d.only(thread_id)], ALL)
+    (rows,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
     namespaces, channels = Totals[str](), Totals[tuple[str, str]]()
     for row in map(SizeRow._make, rows):
         namespaces[row.checkpoint_ns].add(row)
@@ -208,7 +212,7 @@ def sizes_of_store(d: SqlDialect, limit: int) -> Steps[Store]:
         page: Range | None = within
         while page is not None:
             page, following = yield from page_of_threads(d, page)
-            (rows,) = yield d.sizes([page], ALL)
+            (rows,) = yield d.ask("sizes", **page._asdict(), most=ALL)
             for row in map(SizeRow._make, rows):
                 tables[_TABLES[row.kind]].add(row)
                 threads[d.own_thread_id(row.thread_id)].add(row)

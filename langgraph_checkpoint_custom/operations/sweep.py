@@ -153,7 +153,7 @@ def sweep_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy, n
         yield d.rearm_thread(thread_id, now + wait, seen)
         return Outcome(_applies(thread))
     before = yield from _size(d, thread_id)
-    more = d.delete_all_writes(thread_id).statements if keep == 0 else ()
+    more = d.ask("delete_all_writes", thread_id=thread_id).statements if keep == 0 else ()
     yield from remove(d, thread_id, removal, more=more)
     after = yield from _size(d, thread_id)
     # With a run's next checkpoint it stays, and is looked at again.

@@ -225,10 +225,6 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """Read the document of a checkpoint, without its blobs."""
         return self._send(self.statement("select_document", **key._asdict()))
 
-    def threads_of_runs(self, run_ids: Sequence[str]) -> RoundTrip:
-        """Read the stored ids of the threads in which these runs have stored something."""
-        return self._send(self.statement("threads_of_runs", run_ids=self.array(run_ids)))
-
     # Claims
 
     def take_claim(self, thread_id: str, token: str, owner: str, ttl_seconds: float) -> RoundTrip:

@@ -6,7 +6,7 @@ Must not know: connections, results other than rows of `TupleRow`'s shape.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import repeat
@@ -163,6 +163,10 @@ class Statements(ABC):
     def ask(self, *names: str, locks: Sequence[Statement] = (), **params: Any) -> RoundTrip:
         """Send the named statements with the same parameters in one round trip; `sent_for` may have others for them."""
         return self._send(*(each for name in names for each in self._statements(name, **params)), locks=locks)
+
+    def ask_each(self, name: str, many: Iterable[Mapping[str, Any]], /, **params: Any) -> RoundTrip:
+        """Send the named statement in one round trip for each of many parameters, with others that are the same."""
+        return self._send(*(self.statement(name, **each, **params) for each in many))
 
     def statement(self, name: str, /, **params: Any) -> Statement:
         """Return the named statement with its parameters."""

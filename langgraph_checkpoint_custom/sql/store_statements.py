@@ -6,7 +6,7 @@ Must not know: connections, results.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
@@ -49,10 +49,6 @@ class StoreStatements(Statements):
         stored = self.stored_thread(thread_id)
         return Range(stored, right_above(stored))
 
-    def sizes(self, ranges: Iterable[Range], most: int) -> RoundTrip:
-        """Read the cells of each `SizeRow` of each range, for at most `most` rows of each table."""
-        return self._send(*(self.statement("sizes", **each._asdict(), most=most) for each in ranges))
-
     def select_for_doctor(self, within: Range) -> RoundTrip:
         """Read the keys of the rows of some threads, and what they name; see `problems` in `operations/doctor.py`."""
         tables = "checkpoints", "blobs", "labels", "writes"
@@ -61,10 +57,6 @@ class StoreStatements(Statements):
     def select_free_pages(self) -> RoundTrip | None:
         """Read the numbers of all and of free pages; no row if `give_back_pages` does nothing. None on PostgreSQL."""
         return self.ask("free_pages") if "free_pages" in self._texts else None
-
-    def give_back_pages(self, number: int) -> RoundTrip:
-        """Give this number of free pages of a SQLite file back to the file system."""
-        return self._send(*[self.statement("give_back_page")] * number)
 
     # Retention
 
@@ -108,17 +100,6 @@ class StoreStatements(Statements):
 
     # Moving
 
-    def select_checkpoint_ids(self, thread_ids: Sequence[str]) -> RoundTrip:
-        """Read for each thread a row for each checkpoint: its namespace, its id, the number of its writes.
-
-        After that, the number of those that a later one may replace: interrupts, resumes, errors.
-        """
-        return self._send(*(self.statement("select_checkpoint_ids", thread_id=thread_id) for thread_id in thread_ids))
-
-    def select_move(self, store: str, thread_ids: Sequence[str]) -> RoundTrip:
-        """Read for each thread what was moved from or to a store: one row, or none."""
-        return self._send(*(self.statement("select_move", store=store, thread_id=each) for each in thread_ids))
-
     def select_moves(self, store: str, after: str, limit: int) -> RoundTrip:
         """Read a page of the stored ids of moved threads. If several statements have rows, the first one counts."""
         stored = self.stored_thread(after)
@@ -129,14 +110,6 @@ class StoreStatements(Statements):
                 if stored < top
             )
         )
-
-    def store_move(self, store: str, thread_id: str, checkpoints: bytes) -> RoundTrip:
-        """Store what was moved of a thread."""
-        return self._send(self.statement("store_move", store=store, thread_id=thread_id, checkpoints=checkpoints))
-
-    def forget_moves(self, store: str) -> RoundTrip:
-        """Delete what was moved from or to a store."""
-        return self._send(*(self.statement("forget_moves", store=store, **each._asdict()) for each in self.ranges()))
 
     def select_next_thread(self, after: str) -> RoundTrip:
         """Read the stored id of the first thread after one. If several statements have a row, the first one counts."""
@@ -194,7 +167,3 @@ class StoreStatements(Statements):
         stored = self.stored_thread(after["thread_id"])
         top = next(each.top for each in self.ranges() if stored < each.top)
         return self._send(self.statement(f"stored_{table}s", **after, top=top, limit=limit))
-
-    def renew_rows(self, table: str, changes: Sequence[Mapping[str, Any]]) -> RoundTrip:
-        """Replace the values of rows, except those that have changed since they were read."""
-        return self._send(*(self.statement(f"renew_stored_{table}", **change) for change in changes))

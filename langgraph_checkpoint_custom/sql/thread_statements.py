@@ -36,10 +36,6 @@ class ThreadStatements(Statements):
         """Do as `select_newest_threads` for the first threads of a range; the row without a namespace has the last."""
         return self._send(self.statement("threads_by_id", **_columns(page), **within._asdict(), threads=threads))
 
-    def select_newest_of(self, thread_ids: Iterable[str]) -> RoundTrip:
-        """Read for each thread the namespace and id of its newest checkpoint, that of its first namespace."""
-        return self._send(*(self.statement("newest_of_thread", thread_id=each) for each in thread_ids))
-
     def select_searched_threads(self, page: ThreadPage, key: str, texts: Collection[str]) -> RoundTrip:
         """Read one page of the threads that an index finds by the values of a key."""
         found = self.statement("threads_searched", **_columns(page), shown=self.array([*texts, "?"]))
@@ -50,10 +46,6 @@ class ThreadStatements(Statements):
         name = "threads_failed" if page.marked == "failed" else "threads_waiting"
         ranges = self.ranges(page.prefix)
         return self._send(*(self.statement(name, **_columns(page), **each._asdict()) for each in ranges))
-
-    def count_threads(self, within: Range, threads: int) -> RoundTrip:
-        """Read one row: the number of the first threads of a range, and the last of these."""
-        return self._send(self.statement("threads_counted", **within._asdict(), threads=threads))
 
     def select_searchable(self, keys: Iterable[str]) -> RoundTrip:
         """Read a row for each key that has an index: its name, and whether this role can use it."""
@@ -69,18 +61,6 @@ class ThreadStatements(Statements):
 
     def _with_key(self, statement: Statement, key: str) -> Statement:
         return statement._replace(sql=with_key(statement.sql, key, key.replace("%", self._percent)))
-
-    def thread_exists(self, thread_id: str) -> RoundTrip:
-        """Read a row if the thread has a checkpoint."""
-        return self.ask("thread_exists", thread_id=thread_id)
-
-    def select_runs(self, thread_id: str) -> RoundTrip:
-        """Read a row for each run and its last checkpoint."""
-        return self.ask("select_runs", thread_id=thread_id)
-
-    def select_documents(self, keys: Iterable[Key]) -> RoundTrip:
-        """Read the documents of checkpoints, without their blobs."""
-        return self._send(*(self.statement("select_document", **key._asdict()) for key in keys))
 
     # Labels
 
@@ -108,10 +88,6 @@ class ThreadStatements(Statements):
     def read_outline(self, thread_id: str) -> RoundTrip:
         """Read the outline of a thread and its labels, without a lock."""
         return self.ask("select_outline", "select_labels", thread_id=thread_id)
-
-    def select_sends(self, thread_id: str) -> RoundTrip:
-        """Read the places of the checkpoints whose writes have sends."""
-        return self.ask("select_sends", thread_id=thread_id)
 
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs; the reply may be to several statements."""
@@ -154,14 +130,6 @@ class ThreadStatements(Statements):
             *self._of_keys("delete_blobs", thread_id, blobs),
             self.statement("delete_labels", thread_id=thread_id, names=names),
         )
-
-    def delete_early_writes(self, thread_id: str, checkpoint_id: str) -> RoundTrip:
-        """Delete writes after an id whose checkpoint does not exist."""
-        return self.ask("delete_early_writes", thread_id=thread_id, checkpoint_id=checkpoint_id)
-
-    def delete_all_writes(self, thread_id: str) -> RoundTrip:
-        """Delete the writes of a thread that has no checkpoint left."""
-        return self.ask("delete_all_writes", thread_id=thread_id)
 
     def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> RoundTrip:
         """Hold the lock of the target alone, share that of the source, and read what a fork is decided by.
@@ -250,20 +218,6 @@ class ThreadStatements(Statements):
         """Delete the row of a thread in `threads`, if it has no checkpoint left."""
         return self.ask("drop_thread", thread_id=thread_id)
 
-    # Interrupts
-
-    def select_interrupting(self, within: Range, limit: int) -> RoundTrip:
-        """Read the stored ids of the first threads of a range that have a stored interrupt, open or not."""
-        return self._send(self.statement("select_interrupting", **within._asdict(), limit=limit))
-
-    def select_asking(self, thread_ids: Iterable[str]) -> RoundTrip:
-        """Read for each thread the id of its newest root checkpoint, if that has a stored interrupt, open or not."""
-        return self._send(*(self.statement("select_asking", thread_id=each) for each in thread_ids))
-
-    def select_questions(self, keys: Iterable[Key]) -> RoundTrip:
-        """Read for each checkpoint the writes to it, with the values of interrupts and answers."""
-        return self._send(*(self.statement("select_questions", **key._asdict()) for key in keys))
-
     # The inspector
 
     def thread_counts(self, thread_id: str, most: int) -> RoundTrip:
@@ -274,15 +228,6 @@ class ThreadStatements(Statements):
             self.statement("timeline", thread_id=thread_id, before=AFTER_ALL, limit=1),
             self.statement("select_labels", thread_id=thread_id),
         )
-
-    def select_threads_with_label(self, name: str, after: str, limit: int) -> RoundTrip:
-        """Read the stored ids of the threads above `after` that have a label of this name, in several replies."""
-        params = {"name": name, "thread_id": after, "limit": limit}
-        return self._send(*(self.statement("threads_with_label", **each._asdict(), **params) for each in self.ranges()))
-
-    def select_label_names(self, limit: int) -> RoundTrip:
-        """Read names of labels, in several replies."""
-        return self._send(*(self.statement("label_names", **each._asdict(), limit=limit) for each in self.ranges()))
 
 
 def _columns(page: ThreadPage) -> dict[str, Any]:

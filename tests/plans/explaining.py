@@ -66,7 +66,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
             d.select_records(first_page(None, None, None, "000050", 20)._replace(filter=NOTHING, floor="000049")),
             4_000,
         ),
-        "newest of threads": (d.select_newest_of(["t1", "t2"]), 4),
+        "newest of threads": (d.ask_each("newest_of_thread", [{"thread_id": "t1"}, {"thread_id": "t2"}]), 4),
         # The long thread's 4,000 are the newest of the store, and then 1,960 threads have the same newest id. Each of
         # the threads that are found takes three rows.
         "newest threads": (d.select_newest_threads(ThreadPage("\U0010ffff", "", (), 20), 1_000), 1_010),
@@ -90,10 +90,10 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         # An index entry for each of the 50 interrupts, and the newest checkpoint of its thread; no thread has failed.
         "threads that wait": (d.select_marked_threads(ThreadPage("\U0010ffff", "", LOOP, 20, "t", "waiting")), 120),
         "threads that failed": (d.select_marked_threads(ThreadPage("\U0010ffff", "", (), 20, "t", "failed")), 0),
-        "count of threads": (d.count_threads(ALL_THREADS, 500), 510),
-        "thread exists": (d.thread_exists("t7"), 1),
+        "count of threads": (d.ask("threads_counted", **ALL_THREADS._asdict(), threads=500), 510),
+        "thread exists": (d.ask("thread_exists", thread_id="t7"), 1),
         "next thread": (d.select_next_thread("t7"), 2),
-        "checkpoints of a thread": (d.select_checkpoint_ids(["t7"]), 400),
+        "checkpoints of a thread": (d.ask("select_checkpoint_ids", thread_id="t7"), 400),
         "newest id": (d.ask("select_newest_id", **Key("t7", "", None)._asdict()), 1),
         "document": (d.select_document(Key("t7", "", "000050")), 1),
         "export of checkpoints": (
@@ -110,20 +110,29 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
             ),
             20,
         ),
-        "runs": (d.select_runs("t7"), 150),
+        "runs": (d.ask("select_runs", thread_id="t7"), 150),
         # Of a thread of 4,000 checkpoints, 20 with their writes.
         "timeline": (d.ask("timeline", thread_id="t0", before="\U0010ffff", limit=20), 150),
         "timeline, from the middle": (d.ask("timeline", thread_id="t0", before="002000", limit=20), 150),
         "numbers of a thread": (d.thread_counts("t0", 100), 320),
         "sizes of a checkpoint": (d.ask("sizes_of_checkpoint", **Key("t7", "", "000050")._asdict()), 40),
         # Of the 50 threads that have ever asked, each once, and their newest checkpoints with the writes of these.
-        "threads that have asked": (d.select_interrupting(ALL_THREADS, 1_000), 50),
-        "threads whose newest checkpoint asks": (d.select_asking(["t17", "t18"]), 10),
-        "questions of checkpoints": (d.select_questions([Key("t17", "", "000100"), Key("t18", "", "000100")]), 10),
+        "threads that have asked": (d.ask("select_interrupting", **ALL_THREADS._asdict(), limit=1_000), 50),
+        "threads whose newest checkpoint asks": (
+            d.ask_each("select_asking", [{"thread_id": "t17"}, {"thread_id": "t18"}]),
+            10,
+        ),
+        "questions of checkpoints": (
+            d.ask_each("select_questions", [Key(each, "", "000100")._asdict() for each in ("t17", "t18")]),
+            10,
+        ),
         # Three threads: 100 checkpoints, 200 writes, 112 blobs and 3 labels of each.
         "end of a page of threads": (d.ask("thread_at", **THREE._asdict(), rows=200), 450),
-        "sizes of threads": (d.sizes([THREE], 10_000), 1_500),
-        "sizes of threads, in part": (d.sizes([d.only("t0"), d.only("t1")], 100), 650),
+        "sizes of threads": (d.ask("sizes", **THREE._asdict(), most=10_000), 1_500),
+        "sizes of threads, in part": (
+            d.ask_each("sizes", [d.only("t0")._asdict(), d.only("t1")._asdict()], most=100),
+            650,
+        ),
         "doctor": (d.select_for_doctor(THREE), 2_500),
         # The threads of a sweep. All but one of the 1,961 have the checkpoint 000050.
         "due threads": (d.select_due(1_500.0, (1_200.0, ""), 20), 20),
@@ -199,19 +208,19 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
     copied = everything(outline)
     return {
         "put with references": d.put_checkpoint(an_extension("t7"), only_newest=True, even_if_hidden=False),
-        "threads of runs": d.threads_of_runs(["run7-3"]),
+        "threads of runs": d.ask("threads_of_runs", run_ids=d.array(["run7-3"])),
         "outline": d.select_outline("t7", ["run7-3"]),
-        "sends": d.select_sends("t7"),
+        "sends": d.ask("select_sends", thread_id="t7"),
         "chunks": d.select_chunks("t7", pruned.blobs),
         "prune": d.remove("t7", pruned, {}, None) or RoundTrip(()),
         "delete runs": d.remove("t7", rolled_back, {("", "000050"): {"log"}}, ["run7-3"]) or RoundTrip(()),
-        "delete early writes": d.delete_early_writes("t7", "000050"),
-        "delete all writes": d.delete_all_writes("t7"),
+        "delete early writes": d.ask("delete_early_writes", thread_id="t7", checkpoint_id="000050"),
+        "delete all writes": d.ask("delete_all_writes", thread_id="t7"),
         "copied": d.select_copied("t7", "t8"),
         "copied already": d.select_copied("t7", "t7"),
         "copy": d.store_copies("t7", "new", copied, copied.blobs),
         "delete a thread": d.delete_thread("t7"),
-        "places": d.select_checkpoint_ids(["t7"]),
+        "places": d.ask("select_checkpoint_ids", thread_id="t7"),
         "outline that a sweep reads": d.read_outline("t7"),
         "outline that a sweep decides by": d.select_for_sweep("t7"),
         "fork point": d.select_fork_point("t7", "t8", None, "run7-3"),

@@ -151,7 +151,11 @@ def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[s
     deletions = [*(d.select_outline(thread_id, run_ids) for thread_id in threads), *changes]
     with connected(postgres_store, owner=owner) as connection:
         rows = 0
-        for statement in [s for round_trip in (d.threads_of_runs(run_ids), *deletions) for s in round_trip.statements]:
+        for statement in [
+            s
+            for round_trip in (d.ask("threads_of_runs", run_ids=d.array(run_ids)), *deletions)
+            for s in round_trip.statements
+        ]:
             scans, read = table_reads(explain(connection, statement))
             assert (statement.name, scans) == (statement.name, [])
             rows += read
