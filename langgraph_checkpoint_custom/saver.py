@@ -1,6 +1,7 @@
 """LangGraph's checkpoint methods, each in a sync and an async version.
 
-This module contains no SQL and opens no connection. The methods that LangGraph does not define are in `threads.py`.
+This module contains no SQL and opens no connection. `threads.py` has the methods that LangGraph does not
+define, `lifecycle.py` opening, closing, copies and tenants.
 
 Each method reads the caller's objects in its first line, before the first `await` and before a worker takes over. The
 graph continues to run and may change these objects.
@@ -8,15 +9,12 @@ graph continues to run and may change these objects.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -28,7 +26,6 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from typing_extensions import Self
 
 from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.docstrings import shared_docstrings
@@ -45,12 +42,10 @@ from langgraph_checkpoint_custom.engine.operation import (
     Driver,
     Offload,
     Operation,
-    afollow,
-    follow,
     work_out,
 )
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.lease import Lease
+from langgraph_checkpoint_custom.lifecycle import Lifecycle
 from langgraph_checkpoint_custom.model.filter import Condition, wanted
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
@@ -63,21 +58,18 @@ from langgraph_checkpoint_custom.model.keys import (
     config_of,
     key_of,
     limit_number,
-    newest,
     own_key_of,
-    tenant_text,
     texts,
     thread_text,
 )
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
-from langgraph_checkpoint_custom.model.pages import asked_page, next_page
+from langgraph_checkpoint_custom.model.pages import asked_page
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, Location, must_be_newest, note_read
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread, threads_of_runs
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
 from langgraph_checkpoint_custom.operations.in_place import check_unchanged, encode_unchanged
-from langgraph_checkpoint_custom.operations.interrupts import check_open
 from langgraph_checkpoint_custom.operations.read import (
     NextVersion,
     PageReply,
@@ -89,15 +81,11 @@ from langgraph_checkpoint_custom.operations.read import (
     list_page,
     size_of,
 )
-from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
-from langgraph_checkpoint_custom.operations.schema import make_searchable, missing_searchable
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
-from langgraph_checkpoint_custom.pickling import Arguments, unpickled
 from langgraph_checkpoint_custom.recent import Recent
 from langgraph_checkpoint_custom.retention import Retention, Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 from langgraph_checkpoint_custom.threads import ThreadMethods
 
 # Checkpoints that `list` reads at a time and holds in memory.
@@ -109,26 +97,13 @@ _RANDOM = random.Random()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_RANDOM.seed)
 
-# Attributes of LangGraph's savers that are missing here, and what to use instead.
-_INSTEAD = {
-    "conn": (
-        "it opens its own connections, several at a time; for SQL of your own open another one; close() or aclose() "
-        "closes those of the saver"
-    ),
-    "cursor": "for SQL of your own open a connection of your own",
-    "lock": "any number of threads and tasks may call a saver",
-    "is_setup": "setup() does nothing if the tables are current",
-    "jsonplus_serde": "the serializer is its serde",
-    "pipe": "each call is one round trip anyway",
-}
-
 # Metadata keys that stay readable with an encrypting serializer: LangGraph sets their values, and the id is a column
 # anyway.
 PLAINTEXT_METADATA = ("source", "step", "run_id")
 
 
 @shared_docstrings
-class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
+class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
     """The methods of every saver. To create a saver, use `SqliteSaver` or `PostgresSaver`.
 
     Every method has a sync and an async version. You can call both from any OS thread and any event loop. Shallow
@@ -239,141 +214,13 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         self._checks_unchanged = check_unchanged
         self._sends_rows = concurrent_writers == "allow" and not check_unchanged
         self._number = next(_NUMBERS)
-        self._is_of_tenant = False
         if on_load:
             _ = self._codec  # Raises ConfigError if the serializer would not use `on_load`.
-
-    _given: Any = None
-    _database = ""
-    _arguments: Arguments | str = "it is not one of this package's classes"
-
-    @property
-    def conn(self) -> Any:
-        """The connection or pool that you passed to the saver, under the name that it has in LangGraph's savers.
-
-        Raises:
-            AttributeError: The saver opens its connections itself.
-        """
-        if self._given is None:
-            raise AttributeError
-        return self._given
 
     @property
     def backend(self) -> Backend:
         """What operations run on, for what is built on a saver."""
         return Backend(self._dialect, self._driver, self._codec)
-
-    if not TYPE_CHECKING:  # With it, type checkers would accept every name.
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise an error that names the replacement for an attribute that LangGraph's savers have."""
-            instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
-            said = f"{type(self).__name__!r} object has no attribute {name!r}{instead}"
-            raise AttributeError(said, name=name, obj=self)
-
-    def __repr__(self) -> str:
-        """Return the class and the database, without its password."""
-        tenant = f", tenant {self._dialect.tenant!r}" if self._dialect.tenant else ""
-        return f"<{type(self).__name__} of {self._database or self._dialect.location}{tenant}>"
-
-    # Copying and pickling
-
-    def __copy__(self) -> Self:
-        """Return a shallow copy, which shares the connections."""
-        clone = object.__new__(type(self))
-        vars(clone).update(vars(self))
-        return clone
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return how another process makes a saver with the same arguments, which opens its own connections.
-
-        Raises:
-            ConfigError: The saver lives in this process only; or it names the argument that cannot be pickled.
-        """
-        if isinstance(self._arguments, str):
-            raise ConfigError(f"the saver cannot be pickled: {self._arguments}")
-        return type(self)._unpickled, (self._arguments.pickled(self.serde), self._dialect.tenant)
-
-    @classmethod
-    def _unpickled(cls, pickled: Mapping[str, bytes], tenant: str) -> Self:
-        arguments = unpickled(pickled)
-        conn, serde = arguments.pop("conn"), arguments.pop("serde")
-        saver = cls(conn, **arguments)
-        saver.serde = serde
-        if tenant:
-            saver = saver.for_tenant(tenant)
-            saver._is_of_tenant = False  # It owns its connections.
-        return saver
-
-    # Opening and closing
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def setup(self, *, searchable: Sequence[str] = ()) -> None:
-        """Create or migrate the tables; does nothing if they are current.
-
-        Any number of processes may call it at the same time.
-
-        Args:
-            searchable: Metadata keys that get an index each, so that `threads` and `count_threads` find few threads
-                among many.
-
-        Raises:
-            SchemaTooNew: A newer version of this package has created the tables.
-            SchemaForeign: The database has a `checkpoints` table of another program.
-        """
-        keys = searchable_keys(searchable)
-        self._driver.setup()
-        self._index(keys)
-
-    async def asetup(self, *, searchable: Sequence[str] = ()) -> None:
-        """Async version of `setup`."""
-        keys = searchable_keys(searchable)
-        await self._driver.asetup()
-        await self._aindex(keys)
-
-    def close(self) -> None:
-        """Close what this saver opened; you cannot use it afterwards.
-
-        Connections and pools that you passed in stay open. A saver that `for_tenant` returned is closed together with
-        the saver that it came from, so closing it does nothing.
-        """
-        if self._is_of_tenant:
-            return
-        if self._sweeper:
-            self._sweeper.stop()
-        self._driver.close()
-
-    async def aclose(self) -> None:
-        """Async version of `close`."""
-        if self._is_of_tenant:
-            return
-        if self._sweeper:
-            await asyncio.to_thread(self._sweeper.stop)
-        await self._driver.aclose()
-
-    def stats(self) -> Mapping[str, Any]:
-        """Return current figures about the connections.
-
-        Returns:
-            On PostgreSQL, psycopg_pool's statistics of each pool. On SQLite, the number of connections that are reading
-            and of those that are idle.
-        """
-        return self._driver.stats()
 
     # Writing
 
@@ -566,10 +413,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = asked_page(config, before, limit, PAGE)
-        while page is not None:
-            reply = self._driver.run(self._list_page(page, conditions))
-            yield from reply.tuples[:limit]
-            page, limit = next_page(reply.after, len(reply.tuples), limit, PAGE)
+        yield from self._pages(lambda page: self._list_page(page, conditions), page, limit, PAGE)
 
     async def alist(
         self,
@@ -582,11 +426,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """Async version of `list`."""
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = asked_page(config, before, limit, PAGE)
-        while page is not None:
-            reply = await self._driver.arun(self._list_page(page, conditions))
-            for found in reply.tuples[:limit]:
-                yield found
-            page, limit = next_page(reply.after, len(reply.tuples), limit, PAGE)
+        async for found in self._apages(lambda page: self._list_page(page, conditions), page, limit, PAGE):
+            yield found
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -614,24 +455,6 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     ) -> Mapping[str, DeltaChannelHistory]:
         """Async version of `get_delta_channel_history`."""
         return await self._driver.arun(self._history(config, channels))
-
-    def check_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
-        """Raise an error unless an interrupt is still open in a thread's newest checkpoint.
-
-        Call it before `Command(resume=…)`, which answers whatever interrupt is open at that moment.
-
-        Args:
-            config: The thread and namespace.
-            interrupt_id: The `id` of the interrupt that you want to answer.
-
-        Raises:
-            StaleInterrupt: The interrupt is not open.
-        """
-        check_open(self.get_tuple(newest(config)), interrupt_id)
-
-    async def acheck_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
-        """Async version of `check_interrupt`."""
-        check_open(await self.aget_tuple(newest(config)), interrupt_id)
 
     # Deleting and copying
 
@@ -713,68 +536,6 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         for op in self._prunes(thread_ids, strategy):
             await self._driver.arun(op)
 
-    # Claims, tenants and keys
-
-    def claim(self, thread_id: str, *, ttl_seconds: float = 30.0, owner: str | None = None) -> Lease:
-        """Claim a thread for a block, so that nobody else can claim it: `with saver.claim("1") as lease: …`.
-
-        Works with `with` and `async with`. Run graphs with `lease.config`: what they store with it is stored only while
-        the claim is held.
-
-        Args:
-            thread_id: The thread.
-            ttl_seconds: Seconds until the claim expires if its owner stops renewing it. The lease renews it three times
-                in that time.
-            owner: The name that `ThreadBusy` shows to others; host name and process id by default.
-
-        Raises:
-            ThreadBusy: On entering the block, if somebody else has claimed the thread.
-            ClaimLost: From a write, or at the end of the block, if somebody else has taken over the thread.
-        """
-        return Lease(self._driver, self._dialect, thread_id, ttl_seconds=ttl_seconds, owner=owner)
-
-    def for_tenant(self, tenant: str) -> Self:
-        """Return a saver that reads and writes only the rows of one tenant, on the same connections.
-
-        The same thread id in two tenants, or in a tenant and in none, names two different threads. On PostgreSQL,
-        row-level security restricts every statement a second time, unless the role owns the tables. The connections
-        belong to this saver: neither `close` on the tenant's saver nor the end of its `with` block closes them.
-
-        Args:
-            tenant: The name of the tenant.
-        """
-        clone = copy(self)
-        clone._is_of_tenant = True
-        clone._dialect = self._dialect.for_tenant(tenant_text(tenant))
-        return clone
-
-    def reencrypt(
-        self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None, tenants: bool = True
-    ) -> Renewal:
-        """Store all rows again that the current key of `serde` has not encrypted.
-
-        Use it to change the key, or to encrypt rows for the first time. Runs may continue meanwhile. You can stop it at
-        any time and start it again.
-
-        Args:
-            dry_run: Only count.
-            progress: Called after each page with the number of rows that were read so far.
-            tenants: Whether to include the rows of all tenants. The saver of a tenant processes only that tenant's
-                rows.
-
-        Returns:
-            The number of rows that were read and that were stored again, and up to 100 rows that no key decrypts.
-        """
-        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants)
-        return follow(pages, self._driver.run)
-
-    async def areencrypt(
-        self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None, tenants: bool = True
-    ) -> Renewal:
-        """Async version of `reencrypt`."""
-        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants)
-        return await afollow(pages, self._driver.arun)
-
     # Versions
 
     def get_next_version(self, current: str | None, channel: None) -> str:
@@ -802,14 +563,6 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return f"{number + 1:032d}.{int(_RANDOM.random() * 10**16):016d}"
 
     # Shared by the methods
-
-    def _index(self, keys: Sequence[str]) -> None:
-        if missing := self._driver.run(missing_searchable(self._dialect, keys)):
-            self._driver.run(make_searchable(self._dialect, missing))
-
-    async def _aindex(self, keys: Sequence[str]) -> None:
-        if missing := await self._driver.arun(missing_searchable(self._dialect, keys)):
-            await self._driver.arun(make_searchable(self._dialect, missing))
 
     @property
     def _codec(self) -> Values:

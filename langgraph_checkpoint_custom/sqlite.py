@@ -14,9 +14,9 @@ from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection, is_connection
 from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.lifecycle import NOT_YOURS, Arguments
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import JournalMode, SaverOptions, SqliteOptions, Synchronous, check_options
-from langgraph_checkpoint_custom.pickling import NOT_YOURS, Arguments
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 

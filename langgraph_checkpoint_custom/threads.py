@@ -1,38 +1,42 @@
 """The methods of a saver that LangGraph does not define, each in a sync and an async version.
 
 They list threads and runs without reading values, list open interrupts, set labels, fork threads, delete one
-checkpoint or everything after one, and sweep old threads and checkpoints. This module contains no SQL and opens no
-connection.
+checkpoint or everything after one, sweep old threads and checkpoints, claim threads, and encrypt rows again. This
+module contains no SQL and opens no connection.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.filter import Condition, wanted
 from langgraph_checkpoint_custom.model.keys import (
     AFTER_ALL,
     MAX_ID,
     Key,
+    Page,
     before_id,
     key_of,
     label_text,
     limit_number,
+    newest,
     prefix_text,
     text,
     thread_text,
 )
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
-from langgraph_checkpoint_custom.model.pages import asked_page, next_page
+from langgraph_checkpoint_custom.model.pages import AnyPage, asked_page, next_page
 from langgraph_checkpoint_custom.model.records import (
     RECORDS,
     CheckpointRecord,
@@ -44,9 +48,10 @@ from langgraph_checkpoint_custom.model.records import (
 )
 from langgraph_checkpoint_custom.operations.copies import fork_thread
 from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, rollback
-from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, waiting_threads
+from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, check_open, waiting_threads
 from langgraph_checkpoint_custom.operations.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.operations.list_threads import (
+    HistoryReply,
     ThreadsReply,
     count_threads,
     history_page,
@@ -55,6 +60,7 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     thread_exists,
     threads_page,
 )
+from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
 from langgraph_checkpoint_custom.operations.sweep import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.thread_states import State, threads_in_state
 from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
@@ -72,6 +78,12 @@ class ThreadMethods(ABC):
     @property
     @abstractmethod
     def _codec(self) -> Values: ...
+
+    @abstractmethod
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None: ...
+
+    @abstractmethod
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None: ...
 
     # Retention
 
@@ -170,10 +182,7 @@ class ThreadMethods(ABC):
         """
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit)
-        while page is not None:
-            reply = self._driver.run(self._threads_page(page, conditions, state))
-            yield from reply.threads[:limit]
-            page, limit = next_page(reply.after, len(reply.threads), limit, RECORDS)
+        yield from self._pages(lambda page: self._threads_page(page, conditions, state), page, limit, RECORDS)
 
     async def athreads(
         self,
@@ -187,11 +196,8 @@ class ThreadMethods(ABC):
         """Async version of `threads`."""
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit)
-        while page is not None:
-            reply = await self._driver.arun(self._threads_page(page, conditions, state))
-            for found in reply.threads[:limit]:
-                yield found
-            page, limit = next_page(reply.after, len(reply.threads), limit, RECORDS)
+        async for found in self._apages(lambda page: self._threads_page(page, conditions, state), page, limit, RECORDS):
+            yield found
 
     def _threads_page(
         self, page: ThreadPage, conditions: Sequence[Condition], state: State | None
@@ -260,10 +266,7 @@ class ThreadMethods(ABC):
         """
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = asked_page(config, before, limit, RECORDS)
-        while page is not None:
-            reply = self._driver.run(history_page(self._dialect, self._codec, page, conditions))
-            yield from reply.records[:limit]
-            page, limit = next_page(reply.after, len(reply.records), limit, RECORDS)
+        yield from self._pages(lambda page: self._history_page(page, conditions), page, limit, RECORDS)
 
     async def ahistory(
         self,
@@ -276,11 +279,11 @@ class ThreadMethods(ABC):
         """Async version of `history`."""
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = asked_page(config, before, limit, RECORDS)
-        while page is not None:
-            reply = await self._driver.arun(history_page(self._dialect, self._codec, page, conditions))
-            for found in reply.records[:limit]:
-                yield found
-            page, limit = next_page(reply.after, len(reply.records), limit, RECORDS)
+        async for found in self._apages(lambda page: self._history_page(page, conditions), page, limit, RECORDS):
+            yield found
+
+    def _history_page(self, page: Page, conditions: Sequence[Condition]) -> Operation[HistoryReply]:
+        return history_page(self._dialect, self._codec, page, conditions)
 
     # Labels
 
@@ -367,6 +370,24 @@ class ThreadMethods(ABC):
         limit = limit_number(limit, self._dialect.negative_limit)
         place = ("", "") if after is None else (after.checkpoint_id, thread_text(after.thread_id))
         return waiting_threads(self._dialect, self._codec, prefix_text(prefix), place, limit)
+
+    def check_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
+        """Raise an error unless an interrupt is still open in a thread's newest checkpoint.
+
+        Call it before `Command(resume=…)`, which answers whatever interrupt is open at that moment.
+
+        Args:
+            config: The thread and namespace.
+            interrupt_id: The `id` of the interrupt that you want to answer.
+
+        Raises:
+            StaleInterrupt: The interrupt is not open.
+        """
+        check_open(self.get_tuple(newest(config)), interrupt_id)
+
+    async def acheck_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
+        """Async version of `check_interrupt`."""
+        check_open(await self.aget_tuple(newest(config)), interrupt_id)
 
     # Forks
 
@@ -478,6 +499,73 @@ class ThreadMethods(ABC):
     async def arollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
         """Async version of `rollback`."""
         return await self._driver.arun(self._rollback(thread_id, checkpoint_id))
+
+    # Claims and keys
+
+    def claim(self, thread_id: str, *, ttl_seconds: float = 30.0, owner: str | None = None) -> Lease:
+        """Claim a thread for a block, so that nobody else can claim it: `with saver.claim("1") as lease: …`.
+
+        Works with `with` and `async with`. Run graphs with `lease.config`: what they store with it is stored only while
+        the claim is held.
+
+        Args:
+            thread_id: The thread.
+            ttl_seconds: Seconds until the claim expires if its owner stops renewing it. The lease renews it three times
+                in that time.
+            owner: The name that `ThreadBusy` shows to others; host name and process id by default.
+
+        Raises:
+            ThreadBusy: On entering the block, if somebody else has claimed the thread.
+            ClaimLost: From a write, or at the end of the block, if somebody else has taken over the thread.
+        """
+        return Lease(self._driver, self._dialect, thread_id, ttl_seconds=ttl_seconds, owner=owner)
+
+    def reencrypt(
+        self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None, tenants: bool = True
+    ) -> Renewal:
+        """Store all rows again that the current key of `serde` has not encrypted.
+
+        Use it to change the key, or to encrypt rows for the first time. Runs may continue meanwhile. You can stop it at
+        any time and start it again.
+
+        Args:
+            dry_run: Only count.
+            progress: Called after each page with the number of rows that were read so far.
+            tenants: Whether to include the rows of all tenants. The saver of a tenant processes only that tenant's
+                rows.
+
+        Returns:
+            The number of rows that were read and that were stored again, and up to 100 rows that no key decrypts.
+        """
+        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants)
+        return follow(pages, self._driver.run)
+
+    async def areencrypt(
+        self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None, tenants: bool = True
+    ) -> Renewal:
+        """Async version of `reencrypt`."""
+        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants)
+        return await afollow(pages, self._driver.arun)
+
+    # Shared by the methods
+
+    def _pages(
+        self, read: Callable[[AnyPage], Operation[Any]], page: AnyPage | None, limit: int | None, most: int
+    ) -> Iterator[Any]:
+        """Return what is on a page and on those after it; between two pages, nothing is held."""
+        while page is not None:
+            found, after, *_ = self._driver.run(read(page))
+            yield from found[:limit]
+            page, limit = next_page(after, len(found), limit, most)
+
+    async def _apages(
+        self, read: Callable[[AnyPage], Operation[Any]], page: AnyPage | None, limit: int | None, most: int
+    ) -> AsyncIterator[Any]:
+        while page is not None:
+            found, after, *_ = await self._driver.arun(read(page))
+            for each in found[:limit]:
+                yield each
+            page, limit = next_page(after, len(found), limit, most)
 
     def _deletion(self, config: RunnableConfig) -> Operation[bool]:
         key = _exact(config)

@@ -407,16 +407,6 @@ async def test_the_error_about_an_unopened_pool_says_so(postgres_dsn: str) -> No
             await saver.athread_exists("1")
 
 
-@pytest.mark.parametrize("name", ["cursor", "lock", "is_setup", "jsonplus_serde", "pipe", "conn"])
-def test_the_error_about_an_attribute_of_langgraphs_savers_names_the_replacement(name: str) -> None:
-    with SqliteSaver(":memory:") as saver:
-        assert not hasattr(saver, name)
-        with pytest.raises(AttributeError, match=f"'SqliteSaver' object has no attribute '{name}'; "):
-            getattr(saver, name)
-        with pytest.raises(AttributeError, match=r"'SqliteSaver' object has no attribute 'nonsense'$"):
-            _ = saver.nonsense  # type: ignore[attr-defined]
-
-
 def test_the_log_says_that_a_pipeline_has_no_effect(postgres_dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "langgraph_checkpoint_custom")
     with psycopg.connect(postgres_dsn, autocommit=True) as given, given.pipeline() as pipe:

@@ -1,0 +1,236 @@
+"""What a saver does as an object: setting up, opening and closing, copies, pickles, tenants.
+
+A pickle is meant for a spawned process with the same version of this package, and not to be kept: that process makes a
+saver from the same arguments. This module contains no SQL and opens no connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import pickle
+from collections.abc import Mapping, Sequence
+from copy import copy
+from types import TracebackType
+from typing import Any
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from typing_extensions import Self
+
+from langgraph_checkpoint_custom.docstrings import shared_docstrings
+from langgraph_checkpoint_custom.encoding.langgraph_private import has_own_hook, to_pickle
+from langgraph_checkpoint_custom.engine.operation import Driver
+from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.model.keys import tenant_text
+from langgraph_checkpoint_custom.operations.schema import make_searchable, missing_searchable
+from langgraph_checkpoint_custom.retention import Sweeper
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.sql.searchable import searchable_keys
+
+NOT_YOURS = (
+    "no connection or pool of yours works in another process; give it the path or the connection string, or create "
+    "it in the other process"
+)
+
+
+class Arguments:
+    """The arguments of a saver's constructor; they have no repr, because they may contain a password."""
+
+    def __init__(self, conn: Any, options: Mapping[str, Any]) -> None:
+        self._conn = conn
+        self._options = options
+
+    def pickled(self, serde: Any) -> dict[str, bytes]:
+        """Pickle each argument, with the current serializer.
+
+        Raises:
+            ConfigError: It names the argument that cannot be pickled.
+        """
+        return {
+            name: _dumps(name, value) for name, value in {"conn": self._conn, **self._options, "serde": serde}.items()
+        }
+
+
+def unpickled(arguments: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return the arguments that `Arguments.pickled` has pickled."""
+    return {name: pickle.loads(data) for name, data in arguments.items()}
+
+
+def _dumps(name: str, value: Any) -> bytes:
+    file = io.BytesIO()
+    try:
+        _Pickler(file).dump(value)
+    except Exception as error:
+        raise ConfigError(
+            f"the saver cannot be pickled: its {name} cannot ({error}); create the saver in the other process, or use "
+            "only functions and classes that a module has by name"
+        ) from error
+    return file.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    """Also pickles LangGraph's serializer, which has a function that cannot be pickled, but can be made again."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if not isinstance(obj, JsonPlusSerializer) or has_own_hook(obj):
+            return NotImplemented
+        return to_pickle(obj)
+
+
+@shared_docstrings
+class Lifecycle:
+    """What every saver does as an object, apart from its methods about checkpoints."""
+
+    serde: SerializerProtocol
+    _dialect: SqlDialect
+    _driver: Driver
+    _sweeper: Sweeper | None
+    _is_of_tenant = False
+    _given: Any = None
+    _database = ""
+    _arguments: Arguments | str = "it is not one of this package's classes"
+
+    @property
+    def conn(self) -> Any:
+        """The connection or pool that you passed to the saver, under the name that it has in LangGraph's savers.
+
+        Raises:
+            AttributeError: The saver opens its connections itself.
+        """
+        if self._given is None:
+            raise AttributeError(
+                "the saver opens its own connections, several at a time, and close() or aclose() closes them; for SQL "
+                "of your own open another one"
+            )
+        return self._given
+
+    def __repr__(self) -> str:
+        """Return the class and the database, without its password."""
+        tenant = f", tenant {self._dialect.tenant!r}" if self._dialect.tenant else ""
+        return f"<{type(self).__name__} of {self._database or self._dialect.location}{tenant}>"
+
+    # Copying and pickling
+
+    def __copy__(self) -> Self:
+        """Return a shallow copy, which shares the connections."""
+        clone = object.__new__(type(self))
+        vars(clone).update(vars(self))
+        return clone
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process makes a saver with the same arguments, which opens its own connections.
+
+        Raises:
+            ConfigError: The saver lives in this process only; or it names the argument that cannot be pickled.
+        """
+        if isinstance(self._arguments, str):
+            raise ConfigError(f"the saver cannot be pickled: {self._arguments}")
+        return type(self)._unpickled, (self._arguments.pickled(self.serde), self._dialect.tenant)
+
+    @classmethod
+    def _unpickled(cls, pickled: Mapping[str, bytes], tenant: str) -> Self:
+        arguments = unpickled(pickled)
+        conn, serde = arguments.pop("conn"), arguments.pop("serde")
+        make: Any = cls
+        saver: Self = make(conn, **arguments)
+        saver.serde = serde
+        if tenant:
+            saver = saver.for_tenant(tenant)
+            saver._is_of_tenant = False  # It owns its connections.
+        return saver
+
+    # Opening and closing
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def setup(self, *, searchable: Sequence[str] = ()) -> None:
+        """Create or migrate the tables; does nothing if they are current.
+
+        Any number of processes may call it at the same time.
+
+        Args:
+            searchable: Metadata keys that get an index each, so that `threads` and `count_threads` find few threads
+                among many.
+
+        Raises:
+            SchemaTooNew: A newer version of this package has created the tables.
+            SchemaForeign: The database has a `checkpoints` table of another program.
+        """
+        keys = searchable_keys(searchable)
+        self._driver.setup()
+        self._index(keys)
+
+    async def asetup(self, *, searchable: Sequence[str] = ()) -> None:
+        """Async version of `setup`."""
+        keys = searchable_keys(searchable)
+        await self._driver.asetup()
+        await self._aindex(keys)
+
+    def close(self) -> None:
+        """Close what this saver opened; you cannot use it afterwards.
+
+        Connections and pools that you passed in stay open. A saver that `for_tenant` returned is closed together with
+        the saver that it came from, so closing it does nothing.
+        """
+        if self._is_of_tenant:
+            return
+        if self._sweeper:
+            self._sweeper.stop()
+        self._driver.close()
+
+    async def aclose(self) -> None:
+        """Async version of `close`."""
+        if self._is_of_tenant:
+            return
+        if self._sweeper:
+            await asyncio.to_thread(self._sweeper.stop)
+        await self._driver.aclose()
+
+    def stats(self) -> Mapping[str, Any]:
+        """Return current figures about the connections.
+
+        Returns:
+            On PostgreSQL, psycopg_pool's statistics of each pool. On SQLite, the number of connections that are reading
+            and of those that are idle.
+        """
+        return self._driver.stats()
+
+    def _index(self, keys: Sequence[str]) -> None:
+        if missing := self._driver.run(missing_searchable(self._dialect, keys)):
+            self._driver.run(make_searchable(self._dialect, missing))
+
+    async def _aindex(self, keys: Sequence[str]) -> None:
+        if missing := await self._driver.arun(missing_searchable(self._dialect, keys)):
+            await self._driver.arun(make_searchable(self._dialect, missing))
+
+    # Tenants
+
+    def for_tenant(self, tenant: str) -> Self:
+        """Return a saver that reads and writes only the rows of one tenant, on the same connections.
+
+        The same thread id in two tenants, or in a tenant and in none, names two different threads. On PostgreSQL,
+        row-level security restricts every statement a second time, unless the role owns the tables. The connections
+        belong to this saver: neither `close` on the tenant's saver nor the end of its `with` block closes them.
+
+        Args:
+            tenant: The name of the tenant.
+        """
+        clone = copy(self)
+        clone._is_of_tenant = True
+        clone._dialect = self._dialect.for_tenant(tenant_text(tenant))
+        return clone
