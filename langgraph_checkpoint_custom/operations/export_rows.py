@@ -22,8 +22,6 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Rows of a round trip. Their values are in memory at the same time.
 PAGE = 50
-# Rows of a round trip whose values the database hashes.
-HASHED = 1_000
 # Bytes, as base64, after which no more rows are added to the page that is imported.
 PAGE_BYTES = 4_000_000
 
@@ -82,51 +80,43 @@ def export_thread(d: SqlDialect, thread_id: str, begin: Callable[[], Callable[[s
 
     `begin` is called at the start, and again at each retry.
 
-    Round trips: at least 4, one for each page of rows.
+    Round trips: 1, and one more for each further page of a kind of rows.
     """
     write_line = begin()
-    for kind in KINDS:
-        after = kind.key
+    replies = yield d.export_rows(thread_id, [(kind.name, kind.key) for kind in KINDS], PAGE)
+    for kind, rows in zip(KINDS, replies, strict=True):
         while True:
-            (rows,) = yield d.export_rows(thread_id, [(kind.name, after)], PAGE)
             for row in rows:
                 write_line(_line(d, kind, row))
             if len(rows) < PAGE:
                 break
             after = dict(zip(kind.key, rows[-1], strict=False))
+            (rows,) = yield d.export_rows(thread_id, [(kind.name, after)], PAGE)
 
 
 class Digest(NamedTuple):
-    """The number of rows of a thread, and a text that is the same if all of them are the same, in any database."""
+    """The number of rows of a thread, and the SHA-256 of their lines, which are the same in any database."""
 
     rows: int
     text: str
 
 
-@operation("read")
+@operation("snapshot")
 def digest_thread(d: SqlDialect, thread_id: str) -> Steps[Digest]:
     """Return a digest of all rows of a thread, to compare it with the digest of the same thread in another database.
 
-    If the thread changes meanwhile, the digest may be one of no moment.
-
-    Round trips: 1, and one more for each further page of rows.
-    Rows: all of the thread; on PostgreSQL, the server hashes their values and sends only the hashes.
+    Round trips: those of `export_thread`.
+    Rows: all of the thread.
     """
-    number, digests = 0, {kind.name: sha256() for kind in KINDS}
-    pages: Sequence[tuple[Kind, Mapping[str, Any]]] = [(kind, kind.key) for kind in KINDS]
-    limit = HASHED if d.hashes else PAGE
-    while pages:
-        asked = [(kind.name, after) for kind, after in pages]
-        replies = yield d.export_rows(thread_id, asked, limit, hashed=d.hashes)
-        following = []
-        for (kind, _), rows in zip(pages, replies, strict=True):
-            number += len(rows)
-            for row in rows:
-                digests[kind.name].update(_line(d, kind, row, hashed=not d.hashes).encode() + b"\n")
-            if len(rows) == limit:
-                following.append((kind, dict(zip(kind.key, rows[-1], strict=False))))
-        pages = following
-    return Digest(number, "".join(each.hexdigest() for each in digests.values()))
+    number, found = 0, sha256()
+
+    def write_line(line: str) -> None:
+        nonlocal number
+        number += 1
+        found.update(line.encode() + b"\n")
+
+    yield from export_thread(d, thread_id, lambda: write_line).start()
+    return Digest(number, found.hexdigest())
 
 
 class ImportedRow(NamedTuple):
@@ -199,17 +189,17 @@ def import_thread(
         rows: Returns an iterator over its rows, from the first one.
         replace: Whether to replace a thread that has rows already. All its checkpoints have to be in the import.
 
-    Round trips: for a new thread, 10, and on PostgreSQL one more for its lock; one for each page that is stored, and
+    Round trips: for a new thread, 4, and on PostgreSQL one more for its lock; one for each page that is stored, and
         one for each further page of 50 rows of a kind that is read again at the end.
     Idempotent: yes.
     Raises: ThreadExists, ThreadBusy.
     """
-    there = yield from _digest(d, thread_id)
-    if there == digest:
+    there = yield from digest_thread(d, thread_id).start()
+    if there.text == digest:
         return
     token = "import"  # No other transaction sees it: this transaction also deletes it.
     yield from take_claim(d, thread_id, token, token, 1).start()
-    if there != sha256().hexdigest():
+    if there.rows:
         (locations,) = yield from checkpoints_of_threads(d, [thread_id]).start()
         if {(row[0], row[1]) for row in locations}.difference(row.checkpoint for row in rows()):
             raise ThreadExists(f"thread {thread_id!r} was not imported: it has checkpoints of its own")
@@ -219,22 +209,11 @@ def import_thread(
     for page in _pages(rows()):
         yield d.import_rows(thread_id, [(row.kind, _params(d, row.cells)) for row in page])
     yield d.ask("release_claim", thread_id=thread_id, claim=token)
-    if (yield from _digest(d, thread_id)) != digest:
+    if (yield from digest_thread(d, thread_id).start()).text != digest:
         raise ThreadExists(
             f"thread {thread_id!r} differs from the file, since it was written to during the import, or the file was "
             "not made by export; nothing was stored"
         )
-
-
-def _digest(d: SqlDialect, thread_id: str) -> Steps[str]:
-    """The SHA-256 of the lines of a thread's rows."""
-    found = sha256()
-
-    def write_line(line: str) -> None:
-        found.update(line.encode() + b"\n")
-
-    yield from export_thread(d, thread_id, lambda: write_line).start()
-    return found.hexdigest()
 
 
 def _pages(rows: Iterator[ImportedRow]) -> Iterator[list[ImportedRow]]:
@@ -251,11 +230,11 @@ def _pages(rows: Iterator[ImportedRow]) -> Iterator[list[ImportedRow]]:
         yield page
 
 
-def _line(d: SqlDialect, kind: Kind, row: Row, *, hashed: bool = False) -> str:
+def _line(d: SqlDialect, kind: Kind, row: Row) -> str:
     cells: dict[str, Any] = dict(zip((*kind.key, *kind.columns), row, strict=True))
     for name, cell in cells.items():
         if name in _BYTES:
-            cells[name] = b64encode(sha256(cell).digest() if hashed else cell).decode()
+            cells[name] = b64encode(cell).decode()
         elif name in _LISTS:
             cells[name] = d.names(cell)
         elif name == "metadata_filter":

@@ -50,7 +50,6 @@ class PostgresDialect(SqlDialect):
 
     system = "postgresql"
     compresses = True
-    hashes = True
     filter_contains = True
     negative_limit = 0
     begins_in_one = True

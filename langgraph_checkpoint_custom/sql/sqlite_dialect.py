@@ -36,7 +36,6 @@ class SqliteDialect(SqlDialect):
 
     system = "sqlite"
     compresses = False
-    hashes = False
     filter_contains = False
     negative_limit = None
     begins_in_one = False

@@ -77,8 +77,6 @@ class Statements(ABC):
     """OpenTelemetry's name of the database."""
     compresses: ClassVar[bool]
     """Whether compressing large values takes less time than storing and reading them as they are."""
-    hashes: ClassVar[bool]
-    """Whether the database can hash values, for `export_rows`."""
     filter_contains: ClassVar[bool]
     """Whether a dict or list in a filter matches values that contain it, as in LangGraph's saver of the database."""
     negative_limit: ClassVar[int | None]

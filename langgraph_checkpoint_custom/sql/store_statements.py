@@ -141,15 +141,12 @@ class StoreStatements(Statements):
             bottom, top = self.stored_thread(""), f"{TENANT_MARK}{self.tenant}{above}"
         return self._send(self.statement("select_next_thread", after=start, bottom=bottom, top=top))
 
-    def export_rows(
-        self, thread_id: str, pages: Sequence[tuple[str, Mapping[str, Any]]], limit: int, *, hashed: bool = False
-    ) -> RoundTrip:
+    def export_rows(self, thread_id: str, pages: Sequence[tuple[str, Mapping[str, Any]]], limit: int) -> RoundTrip:
         """Read pages of a thread's rows, each of a kind after a key: the columns of the key, and then the others.
 
-        `operations/export_rows.py` has the columns. `hashed` reads the SHA-256 of values instead, if the database
-        `hashes`.
+        `operations/export_rows.py` has the columns.
         """
-        params = {"thread_id": thread_id, "limit": limit, "hashed": hashed}
+        params = {"thread_id": thread_id, "limit": limit}
         return self._send(*(self.statement(f"export_{kind}s", **after, **params) for kind, after in pages))
 
     def import_rows(self, thread_id: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> RoundTrip:

@@ -194,11 +194,10 @@ def test_a_second_transfer_moves_what_has_changed(saver: CheckpointSaver, other:
     assert list(moved.problems) == ["t"]  # It has a checkpoint that the source does not have any more.
 
 
-def test_a_transfer_reads_only_digests_of_what_is_the_same(
+def test_a_transfer_stores_nothing_of_what_is_the_same(
     saver: CheckpointSaver, other: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exporting, "PAGE", 7)
-    monkeypatch.setattr(exporting, "HASHED", 7)
     names = play(saver, every=3)
     fill_large(saver)
     saver.prune([names[0]])

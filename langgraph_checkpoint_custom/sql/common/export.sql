@@ -38,36 +38,23 @@ ORDER BY thread_id LIMIT 1
 
 -- The export_ statements read a page of the rows of a thread: the columns of the key, and then the others. The import_
 -- statements store such a row, unless a row with its key exists.
--- differs: if they are `hashed`, the SHA-256 of the values is read instead. SQLite has no hash function.
-
--- The export_ statements read a page of the rows of a thread: the columns of the key, and then the others. The import_
--- statements store such a row, unless a row with its key exists.
 
 -- name: export_checkpoints
 SELECT
     checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
     delta_channels, blob_channels, blob_versions, checkpoint_type,
-    -- include: exported_document
-    , metadata_type,
-    -- include: exported_metadata
-    , CAST(metadata_filter AS text)
+    checkpoint, metadata_type, metadata, CAST(metadata_filter AS text)
 FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id) > (%(checkpoint_ns)s, %(checkpoint_id)s)
 ORDER BY checkpoint_ns, checkpoint_id LIMIT %(limit)s
 
 -- name: export_blobs
-SELECT
-    checkpoint_ns, channel, version, type,
-    -- include: exported_value
-    , chunks
-FROM langgraph_checkpoint.blobs
+SELECT checkpoint_ns, channel, version, type, value, chunks FROM langgraph_checkpoint.blobs
 WHERE thread_id = %(thread_id)s AND (checkpoint_ns, channel, version) > (%(checkpoint_ns)s, %(channel)s, %(version)s)
 ORDER BY checkpoint_ns, channel, version LIMIT %(limit)s
 
 -- name: export_writes
-SELECT
-    checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type,
-    -- include: exported_value
+SELECT checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 FROM langgraph_checkpoint.writes
 WHERE thread_id = %(thread_id)s
 AND (checkpoint_ns, checkpoint_id, task_id, idx) > (%(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)

@@ -1,16 +1,5 @@
 -- Export and import, row by row.
 
--- If the rows are `hashed`, the SHA-256 of the values is read instead. SQLite has no hash function.
-
--- fragment: exported_document
-CASE WHEN %(hashed)s THEN sha256(checkpoint) ELSE checkpoint END
-
--- fragment: exported_metadata
-CASE WHEN %(hashed)s THEN sha256(metadata) ELSE metadata END
-
--- fragment: exported_value
-CASE WHEN %(hashed)s THEN sha256(value) ELSE value END
-
 -- name: import_checkpoints
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,

@@ -1,14 +1,5 @@
 -- Export and import, row by row.
 
--- fragment: exported_document
-checkpoint
-
--- fragment: exported_metadata
-metadata
-
--- fragment: exported_value
-value
-
 -- name: import_checkpoints
 INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
