@@ -40,7 +40,7 @@ from benchmarks.contestants import Location, contestants, official_synchronous
 from benchmarks.measuring import Result
 from benchmarks.reports import amount
 from benchmarks.stores import Server, folder, started_server
-from benchmarks.targets import verdicts
+from benchmarks.targets import count, verdicts
 
 CASES: list[Case] = [
     each for group in (puts, reads, history, concurrency, graphs, maintenance, sizes, lag) for each in group.CASES
@@ -203,7 +203,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         seconds = time.monotonic() - started
         reports.write(options.results, about(options, server, where, seconds), results)
     judged = [verdict for result in results for verdict in verdicts(result)]
-    print(f"{sum(each.met for each in judged)} of {len(judged)} targets met in {seconds:.0f} s; see {options.results}")
+    print(f"{count(judged)}, in {seconds:.0f} s; see {options.results}")
     return 0
 
 

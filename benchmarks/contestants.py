@@ -284,7 +284,7 @@ async def contestants(location: Location, api: str, *, through: dict[str, str] |
     async with AsyncExitStack() as stack:
         if location.database == "sqlite":
             savers = await _sqlite(location, api, stack)
-            straight = [] if api == "async" else [_straight_sqlite(location, stack)]
+            straight = [_straight_sqlite(location, api, stack)]
             floor = Floor(Sqlite(location.path("floor"), api))
         else:
             urls = through or {whose: location.server.of(location.name(whose)) for whose in (*OWNERS, "straight")}
@@ -359,10 +359,10 @@ async def _sqlite(location: Location, api: str, stack: AsyncExitStack) -> list[C
     return found
 
 
-def _straight_sqlite(location: Location, stack: AsyncExitStack) -> Contestant:
+def _straight_sqlite(location: Location, api: str, stack: AsyncExitStack) -> Contestant:
     saver = StraightSqlite(location.path("straight"))
     stack.callback(saver.close)
-    return Contestant("straight line", "straight", "sync", saver)
+    return Contestant("straight line", "straight", api, saver)
 
 
 async def _straight_postgres(url: str, api: str, stack: AsyncExitStack) -> Contestant:

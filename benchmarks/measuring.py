@@ -75,13 +75,13 @@ class Result:
         """The best of a role."""
         return next(iter(self.of(role)), None)
 
-    def ratio(self, role: Role, of: str | None = None) -> float | None:
-        """The time of ours relative to the best of a role; `of` names one of the further figures."""
+    def ratio(self, role: Role, of: str | None = None, *, whose: Role = "ours") -> float | None:
+        """The time of ours, or whose it is, relative to the best of a role; `of` names one of the further figures."""
         if of is not None:
-            mine = [each.extras[of] for each in self.of("ours") if of in each.extras]
+            mine = [each.extras[of] for each in self.of(whose) if of in each.extras]
             theirs = [each.extras[of] for each in self.of(role) if of in each.extras]
             return mine[0] / min(theirs) if mine and theirs else None
-        ours, other = self.best("ours"), self.best(role)
+        ours, other = self.best(whose), self.best(role)
         if ours is None or other is None:
             return None
         if len(ours.samples) == len(other.samples):

@@ -7,9 +7,11 @@ claims, blobs. So it is no saver, but says what these may cost an ordinary call.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,14 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from langgraph_checkpoint_custom.encoding.encode import CHANGING, DOCUMENT
 from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import run_of
+from langgraph_checkpoint_custom.encoding.serde import NULL
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import MAX_ID, channel_text, config_of, key_of, own_key_of, text
+from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 KEY = "thread_id, checkpoint_ns, checkpoint_id"
 DATA = "parent_id, run_id, format, checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter"
@@ -63,6 +68,8 @@ def _for_postgres(sql: str, **parts: str) -> str:
 class Straight(BaseCheckpointSaver[Any]):
     """Encoding and decoding; a subclass sends."""
 
+    get_next_version = CheckpointSaver.get_next_version  # It uses no attribute.
+
     def __init__(self) -> None:
         super().__init__()
         self._codec = Values(self.serde, on_inexact="store")
@@ -73,7 +80,7 @@ class Straight(BaseCheckpointSaver[Any]):
         for channel in checkpoint["channel_values"]:
             channel_text(channel)
         type_, document = self._codec.encode(checkpoint)
-        assert len(document) <= 4_096, "the values of a larger checkpoint are stored apart"
+        assert len(document) <= DOCUMENT * CHANGING, "the values of a larger checkpoint are stored apart"
         return (
             thread_id, checkpoint_ns, text("checkpoint id", checkpoint["id"], MAX_ID), parent_id, run_of(merged),
             checkpoint["v"], type_, document, *self._codec.encode(merged), project(merged, None),
@@ -98,12 +105,15 @@ class Straight(BaseCheckpointSaver[Any]):
             unpack(document),
             unpack(metadata),
             config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None,
-            [(task_id, channel, unpack(data)) for _, task_id, _, channel, _, data in writes],
+            [
+                (task_id, channel, None if type_ == NULL else unpack(data))
+                for _, task_id, _, channel, type_, data in writes
+            ],
         )
 
 
 class StraightSqlite(Straight):
-    """One connection and one lock."""
+    """One connection and one lock; async calls run on one OS thread."""
 
     put_row, writes, newest, by_id = map(_for_sqlite, (PUT, WRITES, NEWEST, BY_ID))
 
@@ -112,6 +122,7 @@ class StraightSqlite(Straight):
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=60)
         self._connection.execute("PRAGMA synchronous = FULL")
         self._lock = threading.Lock()
+        self._worker = ThreadPoolExecutor(1)
 
     def put(self, config: RunnableConfig, checkpoint: Any, metadata: Any, new_versions: Any) -> RunnableConfig:
         row = self._row(config, checkpoint, metadata)
@@ -134,12 +145,22 @@ class StraightSqlite(Straight):
         with self._lock:
             execute("BEGIN")
             row = execute(sql, asked).fetchone()
-            writes = execute(ITS_WRITES, (thread_id, checkpoint_ns, row[0])).fetchall()
+            writes = execute(ITS_WRITES, (thread_id, checkpoint_ns, row[0])).fetchall() if row else []
             execute("COMMIT")
-        return self._tuple(config, row, writes)
+        return self._tuple(config, row, writes) if row else None
+
+    async def aput(self, *call: Any) -> RunnableConfig:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, self.put, *call)
+
+    async def aput_writes(self, *call: Any) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._worker, self.put_writes, *call)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, self.get_tuple, config)
 
     def close(self) -> None:
         """Close the connection."""
+        self._worker.shutdown()
         self._connection.close()
 
 
@@ -195,7 +216,9 @@ class StraightPostgres(Straight):
             return self.by_id, (thread_id, checkpoint_ns, checkpoint_id, thread_id, checkpoint_ns)
         return self.newest, (thread_id, checkpoint_ns, thread_id, checkpoint_ns)
 
-    def _decoded(self, config: RunnableConfig, rows: Sequence[Sequence[Any]]) -> CheckpointTuple:
+    def _decoded(self, config: RunnableConfig, rows: Sequence[Sequence[Any]]) -> CheckpointTuple | None:
+        if not rows:
+            return None
         (*row, _), *writes = rows
         ordered = [(path, task, idx, channel, kind, data) for path, task, kind, data, channel, _, idx in writes]
         return self._tuple(config, row, ordered)

@@ -5,7 +5,7 @@ First what nearly every superstep does; then what has been published already, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from benchmarks.measuring import CPU, Result
@@ -89,16 +89,38 @@ WON = [
 TARGETS = [*ORDINARY, *WON]
 
 
+# A target that the straight line misses as well is changed to its ratio and a tenth.
+A_TENTH = 1.1
+
+
 class Verdict(NamedTuple):
-    """Whether a target is met; `reached` is None if a contestant failed."""
+    """Whether a target is met.
+
+    Attributes:
+        target: The target.
+        reached: The ratio of ours; None if a contestant failed.
+        straight: The ratio of the straight line to the official savers, if it took part in a race against them.
+    """
 
     target: Target
     reached: float | None
+    straight: float | None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether both ours and the straight line miss the target."""
+        ratios = self.reached, self.straight
+        return all(ratio is not None and ratio > self.target.limit for ratio in ratios)
+
+    @property
+    def limit(self) -> float:
+        """The limit: that of the target, or what it was changed to."""
+        return self.straight * A_TENTH if self.straight is not None and self.is_changed else self.target.limit
 
     @property
     def met(self) -> bool:
         """Whether the ratio is at or below the limit."""
-        return self.reached is not None and self.reached <= self.target.limit
+        return self.reached is not None and self.reached <= self.limit
 
 
 def verdicts(result: Result) -> list[Verdict]:
@@ -109,5 +131,14 @@ def verdicts(result: Result) -> list[Verdict]:
             ours = result.best("ours")
             own = ours.median if ours else None
             reached = own if target.against == "itself" else result.ratio(target.against, target.of)
-            found.append(Verdict(target, reached))
+            is_official = target.against == "official"
+            straight = result.ratio("official", target.of, whose="straight") if is_official else None
+            found.append(Verdict(target, reached, straight))
     return found
+
+
+def count(found: Sequence[Verdict]) -> str:
+    """How many targets are met."""
+    met = [verdict for verdict in found if verdict.met]
+    changed = sum(verdict.is_changed for verdict in met)
+    return f"{len(met)} of {len(found)} targets met, {changed} of them changed by the straight line"

@@ -103,7 +103,8 @@ async def superstep(arena: Arena, name: str, *, durability: Durability, schema: 
         return lap
 
     memory = Contestant("memory", "floor", arena.api, InMemorySaver())
-    entries = [Entry(saver.name, saver.role, lap_of(saver)) for saver in (*arena.entrants.savers, memory)]
+    savers = arena.savers(straight=schema is State)
+    entries = [Entry(saver.name, saver.role, lap_of(saver)) for saver in (*savers, memory)]
     *figures, floor = await race(entries, laps=arena.size(20, 12), seconds=1.6 if arena.quick else 6, warm=2)
 
     async def checks(saver: Contestant, each: Figures) -> None:

@@ -24,7 +24,7 @@ async def get(arena: Arena, name: str, *, state: State, by_id: bool, writes: int
         written = [(f"channel {number}", {"text": prose(200)}) for number in range(writes)]
         return [*puts, *([Writes(puts[-1].checkpoint["id"], written, "task")] if writes else [])]
 
-    straight = state is small
+    straight = state in (small, agent)
     last = [call for call in await arena.fill(thread, calls, straight=straight) if isinstance(call, Put)][-1]
     checkpoint_id = last.checkpoint["id"] if by_id else None
     for floor in (arena.entrants.floor, arena.entrants.serde):
