@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable, Container, Sequence
 from contextlib import closing, suppress
-from copy import copy
 from functools import partial
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
@@ -130,12 +129,12 @@ class SqliteConnections:
             # Deleting the journal is the commit. With FULL, a power cut could bring the journal back.
             self._synchronous = "EXTRA"
         self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
-        self._gave_up: tuple[float, Contention | None] = -math.inf, None  # When a call last did, and its error.
         self._location: tuple[int, int] | None = None  # Of the file, once it is open.
         self._good_until = -math.inf  # Calls that begin before that use the writer without a look at anything.
         # Guards the writer, and closing. It can only be released by its owner, so an interrupted fork can release it.
         self._lock = threading.RLock()
         self.owner = 0
+        self._since = 0.0  # When the operation of the owner began to wait.
         self.closed = False
         self.writer: sqlite3.Connection | None = None
         self.idle: list[sqlite3.Connection] = []
@@ -149,7 +148,7 @@ class SqliteConnections:
         if self.owner == owner:
             self.check_not_within()
         with self._lock:
-            self.owner = owner
+            self.owner, self._since = owner, since
             try:
                 writer = self.writer
                 if writer is None or writer.in_transaction or since >= self._good_until:
@@ -187,8 +186,16 @@ class SqliteConnections:
             self.reads.discard(this)
 
     def take(self, connection: sqlite3.Connection, sql: str, params: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Execute the statement that takes the file, as soon as another process gives it free: for `busy_timeout`."""
-        return self._retry(lambda: connection.execute(sql, params), BUSY, pause=0)
+        """Execute the statement that takes the file, as soon as another process gives it free.
+
+        However many calls wait, each does for `busy_timeout` at most, from its beginning on.
+        """
+        try:
+            return connection.execute(sql, params)
+        except sqlite3.OperationalError as error:
+            if code_of(error) not in BUSY:
+                raise
+        return self._retry(lambda: connection.execute(sql, params), BUSY, since=self._since, pause=0)
 
     def check_not_within(self) -> None:
         """Raise a ConfigError if this OS thread has the lock, as in a signal handler: no part of the outer call."""
@@ -200,11 +207,6 @@ class SqliteConnections:
 
     def _writer(self, operation: str, since: float) -> sqlite3.Connection:
         """Return the writer, with current tables and no transaction; the caller has the lock."""
-        gave_up_at, error = self._gave_up
-        if error is not None and since < gave_up_at:  # However many calls wait, each waits for busy_timeout at most.
-            again = copy(error)
-            again.operation, again.args = operation, (f"{operation}: {str(error).partition(': ')[2]}",)
-            raise again
         self._check_location(operation)
         writer = self.writer or self._open_writer(operation)
         if writer.in_transaction:  # An interrupt has left it open.
@@ -404,13 +406,12 @@ class SqliteConnections:
         except sqlite3.OperationalError as error:
             if code_of(error) not in BUSY:
                 raise
-            found = Contention(
+            raise Contention(
                 f"setup: {self.path} has the journal mode {mode}, and cannot get {self._journal_mode} while another "
                 "connection is open; close it, and give all that open the file the same journal_mode",
                 operation="setup",
                 sqlstate=getattr(error, "sqlite_errorname", None),
-            )
-            raise self._give_up(found) from error
+            ) from error
         if left != self._journal_mode:
             raise StorageError(f"setup: {self.path} stays in the mode {left}; {NO_SHARED_MEMORY}", operation="setup")
 
@@ -430,10 +431,16 @@ class SqliteConnections:
         return True
 
     def _retry(
-        self, attempt: Callable[[], T], codes: Container[int | None], most: float = math.inf, *, pause: float = 0.01
+        self,
+        attempt: Callable[[], T],
+        codes: Container[int | None],
+        most: float = math.inf,
+        *,
+        since: float | None = None,
+        pause: float = 0.01,
     ) -> T:
         """Retry for `busy_timeout`, with growing pauses, while the attempt fails with one of these result codes."""
-        started = time.monotonic()
+        started = time.monotonic() if since is None else since
         for failed in itertools.count(1):
             try:
                 return attempt()
@@ -450,13 +457,7 @@ class SqliteConnections:
         """Return the error of this package for one of SQLite."""
         if str(error) != "malformed JSON" and code_of(error) in OTHER_TABLES and (changed := self._schema_error()):
             return changed
-        found = storage_error(error, operation, statement, self.path, self._busy_timeout)
-        return self._give_up(found) if isinstance(found, Contention) else found
-
-    def _give_up(self, error: Contention) -> Contention:
-        """Note that a call has waited for others for too long: so have those that wait behind it."""
-        self._gave_up, self._good_until = (time.monotonic(), copy(error)), -math.inf
-        return error
+        return storage_error(error, operation, statement, self.path, self._busy_timeout)
 
     def _schema_error(self) -> SchemaError | None:
         """Return what is wrong with the tables, if they have changed since the file was opened."""
