@@ -190,13 +190,11 @@ def operation(
     return decorate
 
 
-def operation_of(
-    form: Form, params: Sequence[Any], before: Sequence[Statement] = (), after: Sequence[Statement] = ()
-) -> Operation[list[Row]]:
+def operation_of(form: Form, params: Sequence[Any]) -> Operation[list[Row]]:
     """Return the operation that sends one statement, for where a driver's `send` is not enough."""
 
     def steps() -> Steps[list[Row]]:
-        (rows,) = yield RoundTrip((form.with_params(params),), before, after)
+        (rows,) = yield RoundTrip((form.with_params(params),))
         return list(rows)
 
     def arguments() -> Mapping[str, Any]:

@@ -125,8 +125,8 @@ class SqliteDialect(SqlDialect):
         thread_id, checkpoint_ns, _ = key
         make = tuple.__new__  # As `_make` does it.
         return [
-            make(TupleRow, ("write" if it is None else "checkpoint", thread_id, checkpoint_ns, it, *cells, None, None))
-            for it, *cells in reply
+            make(TupleRow, ("write" if row[0] is None else "checkpoint", thread_id, checkpoint_ns, *row, None, None))
+            for row in reply
         ]
 
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
