@@ -110,8 +110,7 @@ async def test_a_callers_session_in_another_encoding_is_refused(postgres_url: st
     with psycopg.connect(url) as connection:
         await refused(connection, "sync", words)
     with ConnectionPool(url, min_size=1, open=True) as pool:
-        await refused(pool, "sync", words)
-        async with PostgresSaver(pool) as saver:  # It opens its own connections for async calls.
-            await texts(Client(saver, "async"))
+        for api in APIS:
+            await refused(pool, api, words)
     async with AsyncConnectionPool(url, min_size=1, open=False) as async_pool:
         await refused(async_pool, "async", words)
