@@ -205,7 +205,7 @@ def migrate(
 
     You can run it during live traffic and more than once: it copies what is new. It creates the tables if there are
     none. What was copied once and then deleted in the target is only copied again if --thread names it. With --dry-run
-    it copies everything to a temporary file, and reports classes that cannot be found here.
+    it copies everything to a temporary place, and reports what cannot be copied, and classes that cannot be found here.
     """
     tenants = whether_all(tenant, no_tenants)
     if tables not in (None, "official", "own"):
@@ -214,10 +214,10 @@ def migrate(
         raise ConfigError("--to must be official; our own tables are the target without it")
     if app_dir is not None and not (dry_run and app_dir.is_dir()):
         raise ConfigError("--app-dir takes a folder, and goes with --dry-run; nothing else imports classes")
-    if follow + finish + dry_run > 1 or (to and (finish or dry_run or tables)) or (finish and threads):
+    if follow + finish + dry_run > 1 or (to and (finish or tables)) or (finish and threads):
         raise ConfigError(
-            "--follow, --finish, --dry-run, --to with the last two or --tables, and --finish with "
-            "--thread cannot be combined"
+            "--follow, --finish and --dry-run, --to with --finish or --tables, and --finish with --thread cannot be "
+            "combined"
         )
     if not (source or to):
         raise ConfigError("no source given; use --from")
@@ -232,7 +232,8 @@ def migrate(
         with opened(source, tenant, schema=schema) as saver:
             mention_tenants(saver, tenant)
             total = _total(saver, False, threads)
-            moved = _moves(partial(migrate_back, saver, given(url), **options), total, verify, follow, as_json)
+            move = partial(migrate_back, saver, given(url), **options, dry_run=dry_run)
+            moved = _moves(move, total, verify, follow, as_json)
     else:
         with _dry_target(serde) if dry_run else opened(url, tenant, schema=schema, may_be_new=True) as target:
             kind = tables or _kind(source, given(url) if url or not dry_run or os.environ.get(URL) else "")

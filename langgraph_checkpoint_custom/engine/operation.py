@@ -60,6 +60,11 @@ class RoundTrip(NamedTuple):
         return replies[first : first + len(self.statements)]
 
 
+def together(trips: Sequence[RoundTrip]) -> RoundTrip:
+    """Return one round trip for several that send the same around their statements."""
+    return trips[0]._replace(statements=[statement for trip in trips for statement in trip.statements])
+
+
 class Together(NamedTuple):
     """How several calls of one form become one round trip.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Steps, operation, together
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -43,6 +43,16 @@ def store_move(d: SqlDialect, store: str, thread_id: str, checkpoints: bytes) ->
     Idempotent: by (store, thread_id).
     """
     yield d.ask("store_move", store=store, thread_id=thread_id, checkpoints=checkpoints)
+
+
+@operation("write")
+def store_together(d: SqlDialect, thread_id: str, trips: Sequence[RoundTrip]) -> Steps[None]:
+    """Store rows of a thread that refer to no others, in the order of the round trips that would store them.
+
+    Round trips: 1.
+    Idempotent: as these.
+    """
+    yield together(trips)
 
 
 @operation("write")

@@ -19,7 +19,7 @@ from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation, together
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
@@ -77,17 +77,20 @@ def get_tuple(
 
 @operation("read")
 def get_with_writes(
-    d: SqlDialect, codec: Values, next_version: NextVersion, key: Key
-) -> Steps[tuple[CheckpointTuple, Sequence[TupleRow]] | None]:
-    """Return the checkpoint of a key and the rows of its writes, in the order of `pending_writes`; None without it.
+    d: SqlDialect, codec: Values, next_version: NextVersion, keys: Sequence[Key]
+) -> Steps[Sequence[tuple[CheckpointTuple, Sequence[TupleRow]]]]:
+    """Return the checkpoints of keys that exist, each with the rows of its writes, in the order of `pending_writes`.
 
     Round trips: 1.
     Raises: CorruptCheckpoint.
     """
-    (found,) = yield d.select_checkpoint(key)
-    rows = d.rows(found)
-    one = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
-    return one and (one, in_order([row for row in rows if row.kind == "write"]))
+    replies = yield together([d.select_checkpoint(key) for key in keys])
+    tuples = []
+    for rows in map(d.rows, replies):
+        one = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
+        if one:
+            tuples.append((one, in_order([row for row in rows if row.kind == "write"])))
+    return tuples
 
 
 @operation("read")

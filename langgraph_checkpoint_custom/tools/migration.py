@@ -47,11 +47,20 @@ from langgraph_checkpoint_custom.tools.foreign import (
     foreign_of,
     same,
 )
-from langgraph_checkpoint_custom.tools.official import Locations, SourceThreads, TargetThreads, open_official
-from langgraph_checkpoint_custom.tools.own import Ledger, Moved, OwnThreads
+from langgraph_checkpoint_custom.tools.official import (
+    Locations,
+    Part,
+    SourceThreads,
+    TargetThreads,
+    open_dry,
+    open_official,
+)
+from langgraph_checkpoint_custom.tools.own import Moved, OwnThreads
 
 # How often a thread that differs is moved and compared again: a run may have continued in between.
 ATTEMPTS = 3
+# Checkpoints that are read, stored and compared together. Their values are in memory at the same time.
+READ = 20
 # Checkpoints whose versions are remembered, to see what is new in a child. Parents mostly come shortly before it.
 REMEMBERED = 200
 
@@ -124,7 +133,8 @@ def migrate(
     """
     with open_official(source_url, raw_reader(serde or JsonPlusSerializer())) as source:
         pages = _pages(source, source.threads, threads)
-        move = _Move(source, OwnThreads(target), Ledger(target, source.name), pages, diverged, progress)
+        own = OwnThreads(target, source.name)
+        move = _Move(source, own, own, pages, diverged, progress)
         return move.run(verify, are_named=threads is not None)
 
 
@@ -137,6 +147,7 @@ def migrate_back(
     verify: bool | None = None,
     diverged: Diverged = "report",
     progress: Progress = lambda what, threads: None,
+    dry_run: bool = False,
 ) -> MoveReport:
     """Move everything to the database of an official LangGraph saver; runs may continue there with that saver.
 
@@ -151,6 +162,8 @@ def migrate_back(
         verify: As for `migrate`.
         diverged: As for `migrate`. The id of a thread of its own ends with "-custom".
         progress: As for `migrate`.
+        dry_run: Whether to move everything to new temporary tables instead, and change nothing: on PostgreSQL in the
+            same database, for SQLite in a temporary file.
 
     Returns:
         What was moved. A thread that could not be moved is in `problems`; the others are moved nevertheless. So is a
@@ -160,12 +173,14 @@ def migrate_back(
         CheckpointNotFound: One of `threads` does not exist; nothing was moved.
         SchemaForeign: The target has other tables.
     """
-    with open_official(target_url, raw_reader(serde or JsonPlusSerializer()), writes=True) as target:
-        open_again(target_url)
-        own, ledger = OwnThreads(source), Ledger(source, target.name)
-        if target.is_new:
-            ledger.forget()
-        move = _Move(own, target, ledger, _pages(own, own.threads, threads), diverged, progress)
+    reader = raw_reader(serde or JsonPlusSerializer())
+    with open_dry(target_url, reader) if dry_run else open_official(target_url, reader, writes=True) as target:
+        own = OwnThreads(source, None if dry_run else target.name)
+        if not dry_run:
+            open_again(target_url)
+            if target.is_new:
+                own.forget()
+        move = _Move(own, target, own, _pages(own, own.threads, threads), diverged, progress)
         return move.run(verify, are_named=threads is not None)
 
 
@@ -360,6 +375,20 @@ class _Thread(NamedTuple):
         answered = any(location in self.ours for location in self.to_do)
         return self.goes_on and (answered or _goes_on(self.theirs, self.ours, self.moved))
 
+    def comparable(self, one: ForeignCheckpoint) -> ForeignCheckpoint:
+        """Return a checkpoint of the source without what the target may lack: what was deleted there after the move."""
+        place, parent = (one.checkpoint_ns, one.checkpoint_id), (one.checkpoint_ns, one.parent_id or "")
+        if not self.is_named and parent not in self.ours and self.moved.has(parent):
+            one = one._replace(parent_id=None)
+        return one._replace(writes=()) if self.has_other_writes(place) else one
+
+    def has_other_writes(self, place: tuple[str, str]) -> bool:
+        """Whether the target has written more to a checkpoint, or has deleted some of its writes."""
+        if self.goes_on:
+            return True
+        there, here = self.theirs[place].writes, self.ours.get(place)
+        return here is not None and here.writes < there and not self.is_named and self.moved.has(place, there)
+
 
 class _Move:
     """One move of threads from a source to a target."""
@@ -368,7 +397,7 @@ class _Move:
         self,
         source: SourceThreads,
         target: TargetThreads,
-        ledger: Ledger,
+        ledger: OwnThreads,
         pages: Callable[[], Iterable[Sequence[str]]],
         diverged: Diverged,
         progress: Progress,
@@ -380,11 +409,10 @@ class _Move:
         self._diverged = diverged
         self._progress = progress
         self._are_named = False
+        self._compares = False
         self._moved = MoveReport()
-        # By thread, how many checkpoints are the same, or what differs.
-        self._compared: dict[str, int | str] = {}
-        # By thread, the checkpoints that differed, to compare them again if more of the thread is copied.
-        self._doubtful: dict[str, set[tuple[str, str]]] = {}
+        # By thread, what differs.
+        self._different: dict[str, str] = {}
         self._deleted: set[str] = set()
 
     def run(self, verify: bool | None, *, are_named: bool) -> MoveReport:
@@ -393,25 +421,19 @@ class _Move:
         `are_named` also copies what was deleted in the target.
         """
         self._are_named = are_named
-        work: Callable[[_Move, str], object] = _Move._copy_and_verify if verify is None else _Move._copy
-        self._pass("copy", work, self._changed)
+        self._compares = verify is None
+        self._pass("copy", _Move._copy, self._changed)
         if self._moved.checkpoints:
-            self._pass("catch up", work, self._changed)
+            self._pass("catch up", _Move._copy, self._changed)
         if verify:
             self._pass("verify", _Move._verify, set)
-        for thread_id, result in self._compared.items():
-            if isinstance(result, int):
-                self._moved.verified += result
-            else:
-                self._moved.problems.setdefault(thread_id, result)
+        self._moved.problems = {**self._different, **self._moved.problems}
         self._moved.deleted = len(self._deleted)
         if not are_named:
             self._find_deleted()
         return self._moved
 
-    def _pass(
-        self, what: str, work: Callable[[_Move, str], object], chosen: Callable[[Sequence[str]], set[str]]
-    ) -> None:
+    def _pass(self, what: str, work: Callable[[_Move, str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
         """Call `work` with each thread that `chosen` returns of a page of ids."""
         self._moved.problems = {}  # A later pass finds a problem again if it is still there.
         number = 0
@@ -429,7 +451,7 @@ class _Move:
                 self._progress(what, number)
         self._moved.threads = number
 
-    def _work_on(self, thread_id: str, work: Callable[[_Move, str], object]) -> None:
+    def _work_on(self, thread_id: str, work: Callable[[_Move, str], None]) -> None:
         try:
             work(self, thread_id)
         except _WentOn:
@@ -444,7 +466,7 @@ class _Move:
 
     def _find_deleted(self) -> None:
         """Report threads that were moved, and are not in the source any more."""
-        for page in self._ledger.threads():
+        for page in self._ledger.moved_threads():
             theirs = self._source.locations([*page, *(each.removesuffix(self._source.suffix) for each in page)])
             gone = [each for each in page if not {each, each.removesuffix(self._source.suffix)} & theirs.keys()]
             for thread_id in self._target.locations(gone):
@@ -455,7 +477,7 @@ class _Move:
 
     def _threads(self, thread_ids: Sequence[str]) -> Mapping[str, _Thread]:
         theirs, ours = self._source.locations(thread_ids), self._target.locations(thread_ids)
-        moved = self._ledger.of(thread_ids)
+        moved = self._ledger.moved(thread_ids)
         return {
             each: _Thread(theirs[each], ours.get(each, {}), moved[each], self._are_named)
             for each in thread_ids
@@ -472,138 +494,145 @@ class _Move:
             if thread.is_new or not (thread.is_deleted or (thread.is_remembered and not thread.to_do))
         }
 
-    def _copy_and_verify(self, thread_id: str) -> None:
-        """Store what the target does not have, and compare if there was something."""
-        before = self._moved.checkpoints, self._moved.writes
-        copied = self._copy(thread_id)
-        if (self._moved.checkpoints, self._moved.writes) != before:
-            self._verify(thread_id, copied)
-
-    def _copy(self, thread_id: str) -> set[tuple[str, str]]:
-        """Store what the target does not have; return the checkpoints that may have differed."""
+    def _copy(self, thread_id: str) -> None:
+        """Store what the target does not have, and compare it."""
         with self._source.snapshot():
             thread = self._threads([thread_id]).get(thread_id)
             if thread is None:
-                return set()
+                return
             if thread.is_deleted:
                 if thread.is_new:
                     raise CheckpointError(
                         "it was moved, and has been deleted in the target since, but it went on in the source; nothing "
                         "of it was copied; --thread (in Python threads=) moves it again"
                     )
-                return set()
-            theirs, ours, to_do, diverges = thread.theirs, thread.ours, thread.to_do, thread.diverges
+                return
+            to_do, newest = thread.to_do, self._new_heads(thread_id, thread)
+            places = list(to_do)
+            moved = None if thread.is_remembered else thread.moved.stored_with(thread.theirs)
             known = _Known()
-            heads = [self._source.read(thread_id, *head) for head in _heads(theirs)] if diverges else []
-            if diverges and self._diverged != "head":
-                raise _WentOn(
-                    "it went on in both databases, so nothing of it was copied; --diverged copy (in Python "
-                    f"diverged=\"copy\") stores the source's as thread '{thread_id}{self._source.suffix}', and head "
-                    "makes the source's newest checkpoint the newest"
-                )
-            if any(head and head.writes for head in heads):
-                raise _WentOn(
-                    "it went on in both databases, and the pending writes of the source's newest checkpoint are "
-                    'for no other id; nothing of it was copied; use --diverged copy (in Python diverged="copy")'
-                )
             with self._target.storing():
-                for (ns, checkpoint_id), is_new in to_do.items():
-                    if (ns, checkpoint_id) in ours:
-                        location = thread_id, ns, checkpoint_id
-                        writes = self._source.read_writes(*location)
-                        self._put_writes(Key(*location), writes if is_new else self._replaced(location, writes))
-                    elif one := self._source.read(thread_id, ns, checkpoint_id):
-                        self._know_parent(known, one, ours)
-                        self._put(known, one)
-                        self._put_writes(one.key, one.writes)
-                for head in heads:
-                    self._make_newest(known, head, max(checkpoint_id for _, checkpoint_id in ours))
-            if not thread.is_remembered:
-                self._ledger.store(thread_id, thread.moved.stored_with(theirs))
-            return set(to_do)
+                for at in range(0, len(places), READ):
+                    page = {place: to_do[place] for place in places[at : at + READ]}
+                    last = (newest, moved) if at + READ >= len(places) else ((), None)
+                    self._store(thread_id, thread, known, page, *last, is_first=not (at or thread.moved))
+            if moved is not None and not (places and self._target.remembers):
+                self._ledger.remember(thread_id, moved)
 
-    def _put(self, known: _Known, one: ForeignCheckpoint) -> None:
-        self._target.put(one, known.parent_of(one))
-        known.remember(one)
-        self._moved.checkpoints += 1
+    def _new_heads(self, thread_id: str, thread: _Thread) -> Sequence[ForeignCheckpoint]:
+        """Return the newest checkpoints of the source under new ids, which make them the newest ones of the target.
 
-    def _make_newest(self, known: _Known, head: ForeignCheckpoint | None, newest: str) -> None:
-        """Store a checkpoint once more, under an id above `newest`, unless it has one."""
-        if head is not None and head.checkpoint_id < newest:
-            fresh = max(str(uuid6()), str(UUID(int=UUID(newest).int + 1)))
-            checkpoint = {**head.checkpoint, "id": fresh}
-            metadata = {**head.metadata, "source": "fork"}
-            self._put(known, head._replace(checkpoint_id=fresh, checkpoint=checkpoint, metadata=metadata))
+        Raises:
+            _WentOn: The thread went on at both sides, and its checkpoints may not become the newest ones, or cannot.
+        """
+        if not thread.diverges:
+            return ()
+        if self._diverged != "head":
+            raise _WentOn(
+                "it went on in both databases, so nothing of it was copied; --diverged copy (in Python "
+                f"diverged=\"copy\") stores the source's as thread '{thread_id}{self._source.suffix}', and head "
+                "makes the source's newest checkpoint the newest"
+            )
+        heads = self._source.read(thread_id, _heads(thread.theirs))
+        if any(head.writes for head in heads):
+            raise _WentOn(
+                "it went on in both databases, and the pending writes of the source's newest checkpoint are "
+                'for no other id; nothing of it was copied; use --diverged copy (in Python diverged="copy")'
+            )
+        newest = max(checkpoint_id for _, checkpoint_id in thread.ours)
+        return [_with_newer_id(head, newest) for head in heads if head.checkpoint_id < newest]
 
-    def _replaced(self, location: tuple[str, str, str], writes: Sequence[ForeignWrite]) -> Sequence[ForeignWrite]:
+    def _store(
+        self,
+        thread_id: str,
+        thread: _Thread,
+        known: _Known,
+        page: Mapping[tuple[str, str], bool],
+        newest: Sequence[ForeignCheckpoint],
+        moved: bytes | None,
+        *,
+        is_first: bool,
+    ) -> None:
+        """Store a page of what the target lacks, and compare it."""
+        new = self._source.read(thread_id, [place for place in page if place not in thread.ours])
+        writes = [(one.key, one.writes) for one in new]
+        written = []
+        for place, differs in page.items():
+            if place in thread.ours:
+                found = self._source.read_writes(thread_id, *place)
+                if found := found if differs else self._replaced(thread_id, place, found):
+                    writes.append((Key(thread_id, *place), found))
+                    written.append(place)
+        parents = {(one.checkpoint_ns, one.parent_id or "") for one in new if known.parent_of(one) is None}
+        for parent in self._source.read(thread_id, sorted(parents & thread.ours.keys())):
+            known.remember(parent)
+        stored = []
+        for one in (*new, *newest):
+            stored.append((one, known.parent_of(one)))
+            known.remember(one)
+        self._target.store(thread_id, Part(stored, writes, is_first, moved))
+        self._moved.checkpoints += len(stored)
+        self._moved.writes += sum(len(each) for _, each in writes)
+        if self._compares and writes:
+            self._compare(thread_id, thread, [*new, *self._source.read(thread_id, written)])
+
+    def _replaced(
+        self, thread_id: str, place: tuple[str, str], writes: Sequence[ForeignWrite]
+    ) -> Sequence[ForeignWrite]:
         """Return the writes that have replaced others since the target stored them; comparing costs no commit."""
-        ours = {(each.task_id, each.channel): each.value for each in self._target.read_writes(*location)}
+        ours = {
+            (each.task_id, each.channel): each.value
+            for one in self._target.read(thread_id, [place])
+            for each in one.writes
+        }
         return [
             each for each in writes if each.idx < 0 and not same(ours.get((each.task_id, each.channel)), each.value)
         ]
 
-    def _put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None:
-        self._target.put_writes(key, writes)
-        self._moved.writes += len(writes)
-
-    def _know_parent(self, known: _Known, one: ForeignCheckpoint, ours: Locations) -> None:
-        if one.parent_id and known.parent_of(one) is None and (one.checkpoint_ns, one.parent_id) in ours:
-            parent = self._source.read(one.thread_id, one.checkpoint_ns, one.parent_id)
-            if parent is not None:
-                known.remember(parent)
-
-    def _verify(self, thread_id: str, copied: set[tuple[str, str]] | None = None) -> None:
-        """Compare the checkpoints that were copied, or all."""
-        if copied is not None:
-            copied |= self._doubtful.pop(thread_id, set())
+    def _verify(self, thread_id: str) -> None:
+        """Compare all of a thread."""
         for attempt in range(1, ATTEMPTS + 1):
-            count, problem = self._compare(thread_id, copied)
-            if problem is None:
+            with self._source.snapshot():
+                thread = self._threads([thread_id]).get(thread_id)
+                places = list(thread.theirs) if thread else []
+                before = self._moved.verified
+                self._different.pop(thread_id, None)
+                for at in range(0, len(places), READ):
+                    ones = self._source.read(thread_id, places[at : at + READ])
+                    assert thread is not None
+                    self._compare(thread_id, thread, ones)
+            if thread_id not in self._different:
                 break
+            self._moved.verified = before
             if attempt < ATTEMPTS:
-                again = self._copy(thread_id)
-                copied = None if copied is None else copied | again
-        if problem is None:
-            before = self._compared.get(thread_id)
-            self._compared[thread_id] = count + (before if isinstance(before, int) else 0)
-        else:
-            self._compared[thread_id] = problem
-            self._doubtful[thread_id] = copied or set()
+                self._copy(thread_id)
 
-    def _compare(self, thread_id: str, chosen: set[tuple[str, str]] | None) -> tuple[int, str | None]:
-        """Return the number of checkpoints and None if all are the same, else 0 and a description of what differs."""
-        count = 0
-        with self._source.snapshot():
-            thread = self._threads([thread_id]).get(thread_id)
-            if thread is None:
-                return 0, None
-            heads, goes_on = dict(thread.theirs.keys()), thread.goes_on
-            for ns, checkpoint_id in thread.theirs if chosen is None else thread.theirs.keys() & chosen:
-                if (ns, checkpoint_id) not in thread.ours and thread.moved.has((ns, checkpoint_id)):
-                    continue  # It was deleted after the move.
-                one = self._source.read(thread_id, ns, checkpoint_id)
-                found = self._target.read(thread_id, ns, checkpoint_id)
-                what = "it is missing" if found is None else None
-                if one and found:
-                    parent = ns, one.parent_id or ""
-                    if parent not in thread.ours and thread.moved.has(parent):
-                        one = one._replace(parent_id=None)  # It was deleted after the move, too.
-                    if goes_on:  # Its tasks have gone on there, and have written more.
-                        one, found = one._replace(writes=()), found._replace(writes=())
-                    if self._target.adds_values:
-                        found = found.without_values(set(one.delta_channels) - set(one.checkpoint["channel_values"]))
-                    what = difference(self._without_excluded(one), found)
-                    if not what and one.delta_channels and heads[ns] == checkpoint_id:
-                        what = self._history_differs(one)
-                if what:
-                    return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: {what}"
-                count += 1
-        return count, None
+    def _compare(self, thread_id: str, thread: _Thread, ones: Sequence[ForeignCheckpoint]) -> None:
+        """Compare checkpoints of the source with those of the target."""
+        heads = dict(thread.theirs.keys())
+        places = [(one.checkpoint_ns, one.checkpoint_id) for one in ones]
+        ours = {one.key: one for one in self._target.read(thread_id, places)}
+        for one in ones:
+            place, found = (one.checkpoint_ns, one.checkpoint_id), ours.get(one.key)
+            if found is None and thread.moved.has(place):
+                continue  # It was deleted after the move.
+            what = "it is missing" if found is None else self._difference(thread, one, found)
+            if not what and one.delta_channels and heads[one.checkpoint_ns] == one.checkpoint_id:
+                what = self._history_differs(one)
+            if what:
+                self._different[thread_id] = f"checkpoint {place[1]!r} of namespace {place[0]!r}: {what}"
+                return
+            self._moved.verified += 1
 
-    def _without_excluded(self, one: ForeignCheckpoint) -> ForeignCheckpoint:
-        """Leave out the metadata keys that the target does not store."""
+    def _difference(self, thread: _Thread, one: ForeignCheckpoint, found: ForeignCheckpoint) -> str | None:
         excluded = self._target.excluded
-        return one._replace(metadata={key: value for key, value in one.metadata.items() if key not in excluded})
+        metadata = {key: value for key, value in one.metadata.items() if key not in excluded}
+        one = thread.comparable(one._replace(metadata=metadata))
+        if thread.has_other_writes((one.checkpoint_ns, one.checkpoint_id)):
+            found = found._replace(writes=())
+        if self._target.adds_values:
+            found = found.without_values(set(one.delta_channels) - set(one.checkpoint["channel_values"]))
+        return difference(one, found)
 
     def _history_differs(self, one: ForeignCheckpoint) -> str | None:
         ours = self._target.history(one.key, one.delta_channels)
@@ -612,6 +641,13 @@ class _Move:
             if not same(dict(ours[channel]), dict(theirs[channel])):
                 return f"what channel {channel!r} is rebuilt from differs"
         return None
+
+
+def _with_newer_id(head: ForeignCheckpoint, newest: str) -> ForeignCheckpoint:
+    """Return a checkpoint under an id above `newest`."""
+    fresh = max(str(uuid6()), str(UUID(int=UUID(newest).int + 1)))
+    checkpoint = {**head.checkpoint, "id": fresh}
+    return head._replace(checkpoint_id=fresh, checkpoint=checkpoint, metadata={**head.metadata, "source": "fork"})
 
 
 class _Renamed:
@@ -629,12 +665,17 @@ class _Renamed:
     def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
         return {self._other: self._source.locations([self._thread_id]).get(self._thread_id, {})}
 
-    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None:
-        one = self._source.read(self._thread_id, checkpoint_ns, checkpoint_id)
-        if one is None:
-            return None
-        renamed = {"thread_id": self._other} if one.metadata.get("thread_id") == self._thread_id else {}
-        return one._replace(thread_id=self._other, metadata={**one.metadata, **renamed})
+    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
+        return [
+            one._replace(
+                thread_id=self._other,
+                metadata={
+                    key: self._other if (key, value) == ("thread_id", self._thread_id) else value
+                    for key, value in one.metadata.items()
+                },
+            )
+            for one in self._source.read(self._thread_id, places)
+        ]
 
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
         return self._source.read_writes(self._thread_id, checkpoint_ns, checkpoint_id)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
@@ -41,6 +43,22 @@ class WriteCounts(NamedTuple):
 Locations = Mapping[tuple[str, str], WriteCounts]
 
 
+class Part(NamedTuple):
+    """A part of a thread, to be stored.
+
+    Attributes:
+        checkpoints: The checkpoints, older ones first, each with the versions of its parent if they are known.
+        writes: The writes of these and of other checkpoints: regular ones keep the first value, special ones the last.
+        is_first: Whether nothing of the thread was moved before.
+        moved: What was moved of the thread, after the last part.
+    """
+
+    checkpoints: Sequence[tuple[ForeignCheckpoint, Mapping[str, Any] | None]]
+    writes: Sequence[tuple[Key, Sequence[ForeignWrite]]]
+    is_first: bool
+    moved: bytes | None
+
+
 class SourceThreads(Protocol):
     """The threads of one side of a move, to read them."""
 
@@ -49,7 +67,7 @@ class SourceThreads(Protocol):
 
     def snapshot(self) -> Any: ...
     def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]: ...
-    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None: ...
+    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]: ...
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]: ...
     def history(self, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]: ...
 
@@ -62,9 +80,11 @@ class TargetThreads(SourceThreads, Protocol):
     adds_values: bool
     """Whether a `DeltaChannel` has a value in each checkpoint with its version, if it has one in any of them."""
 
+    remembers: bool
+    """Whether it also stores what was moved."""
+
     def storing(self) -> Any: ...
-    def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None: ...
-    def put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None: ...
+    def store(self, thread_id: str, part: Part) -> None: ...
 
 
 class OfficialStore(TargetThreads, Protocol):
@@ -99,6 +119,22 @@ def open_official(url: str, serde: SerializerProtocol, *, writes: bool = False) 
     raise ConfigError("the official savers have databases at sqlite:///… and postgresql://…")
 
 
+@contextmanager
+def open_dry(url: str, serde: SerializerProtocol) -> Iterator[OfficialStore]:
+    """Open new tables of the same kind, which are gone after the block: in the same database, or in a temporary file.
+
+    Args:
+        url: As for `open_official`.
+        serde: Decodes and encodes the values.
+    """
+    if url.startswith("sqlite:///"):
+        with TemporaryDirectory() as folder, OfficialSqlite(f"{folder}/dry-run.db", serde, writes=True) as store:
+            yield store
+    else:
+        with OfficialPostgres(url, serde, writes=True, temporary=True) as store:
+            yield store
+
+
 class _Walk(BaseCheckpointSaver[Any]):
     """Walks over the ancestors as LangGraph does."""
 
@@ -108,8 +144,9 @@ class _Walk(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread_id, ns, checkpoint_id = key_of(config)
-        one = self._source.read(thread_id, ns, checkpoint_id or "")
-        return one and one.as_tuple()
+        for one in self._source.read(thread_id, [(ns, checkpoint_id or "")]):
+            return one.as_tuple()
+        return None
 
 
 class _Official:
@@ -119,6 +156,7 @@ class _Official:
     excluded: frozenset[str] = frozenset()
     is_new = False
     adds_values = False
+    remembers = False
 
     def history(self: SourceThreads, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """Return what `DeltaChannel`s are rebuilt from."""
@@ -128,6 +166,19 @@ class _Official:
     def count(self: OfficialStore) -> int:
         """Return the number of threads."""
         return sum(map(len, self.threads()))
+
+    def store(self, thread_id: str, part: Part) -> None:
+        """Store a part of a thread."""
+        for one, parent in part.checkpoints:
+            self.put(one, parent)
+        for key, writes in part.writes:
+            self.put_writes(key, writes)
+
+    @abstractmethod
+    def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None: ...
+
+    @abstractmethod
+    def put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None: ...
 
 
 class OfficialSqlite(_Official):
@@ -187,22 +238,24 @@ class OfficialSqlite(_Official):
             )
         )
 
-    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None:
-        """Return a checkpoint with its values and writes; None if there is none."""
-        key = (thread_id, checkpoint_ns, checkpoint_id)
-        where = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-        row = self._file.execute(
-            f"SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints WHERE {where}", key
-        ).fetchone()
-        if row is None:
-            return None
-        return ForeignCheckpoint(
-            *key,
-            row[0] or None,
-            self._serde.loads_typed((row[1], row[2])),
-            json.loads(row[3]) if row[3] is not None else {},
-            self.read_writes(*key),
-        )
+    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
+        """Return those of these checkpoints that exist, with their values and writes."""
+        sql = """
+            SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints
+            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
+        """
+        return [
+            ForeignCheckpoint(
+                thread_id,
+                *place,
+                parent_id or None,
+                self._serde.loads_typed((type_, checkpoint)),
+                json.loads(metadata) if metadata is not None else {},
+                self.read_writes(thread_id, *place),
+            )
+            for place in places
+            for parent_id, type_, checkpoint, metadata in self._file.execute(sql, [thread_id, *place])
+        ]
 
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
         """Return the writes of a checkpoint."""
@@ -210,7 +263,8 @@ class OfficialSqlite(_Official):
             SELECT task_id, {self._path}, idx, channel, type, value FROM writes
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
         """
-        return _writes(self._serde, self._file.execute(sql, [thread_id, checkpoint_ns, checkpoint_id]))
+        rows = self._file.execute(sql, [thread_id, checkpoint_ns, checkpoint_id])
+        return [_write(self._serde, *row) for row in rows]
 
     @contextmanager
     def storing(self) -> Iterator[None]:
@@ -263,7 +317,7 @@ class OfficialPostgres(_Official):
 
     adds_values = True
 
-    def __init__(self, url: str, serde: SerializerProtocol, writes: bool = False) -> None:
+    def __init__(self, url: str, serde: SerializerProtocol, writes: bool = False, *, temporary: bool = False) -> None:
         import psycopg  # Only the extra `postgres` installs it.
 
         self._serde = serde
@@ -275,10 +329,12 @@ class OfficialPostgres(_Official):
             raise ConfigError("the source's URL cannot be read; %-encode special characters in it") from None
         except psycopg.Error as error:
             raise StorageError(f"no connection to the source: {str(error).strip()}", operation="migrate") from None
+        if temporary:
+            self._connection.execute("SET search_path TO pg_temp")
         exists, has_path = self._tables()
         if writes and not (exists and has_path):
             self.is_new = not exists
-            _setup_postgres(url)
+            _setup_postgres(self._connection)
             exists, has_path = self._tables()
         if not exists:
             self._connection.close()
@@ -343,58 +399,39 @@ class OfficialPostgres(_Official):
             )
         )
 
-    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None:
-        """Return a checkpoint with its values and writes; None if there is none."""
-        key = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
-        where = "thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s"
-        row = self._rows(
-            f"""
-            SELECT parent_checkpoint_id, checkpoint, metadata FROM checkpoints
-            WHERE {where} AND checkpoint_id = %(checkpoint_id)s
-            """,
-            key,
-        )
-        if not row:
-            return None
-        parent_id, checkpoint, metadata = row[0]
-        versions = checkpoint.get("channel_versions") or {}
-        blobs = self._rows(
-            f"""
-            SELECT b.channel, b.type, b.blob
-            FROM unnest(%(channels)s::text[], %(versions)s::text[]) AS n (channel, version)
-            CROSS JOIN LATERAL (
-                SELECT * FROM checkpoint_blobs b
-                WHERE {where} AND b.channel = n.channel AND b.version = n.version LIMIT 1
-            ) AS b
-            WHERE b.type <> 'empty'
-            """,
-            {**key, "channels": list(versions), "versions": [_text(version) for version in versions.values()]},
-        )
-        # The document has `true` for a delta snapshot whose value is a blob; the blob's value replaces it.
-        checkpoint["channel_values"] = {
-            **(checkpoint.get("channel_values") or {}),
-            **{channel: self._serde.loads_typed((type_, data)) for channel, type_, data in blobs},
-        }
-        return ForeignCheckpoint(
-            thread_id,
-            checkpoint_ns,
-            checkpoint_id,
-            parent_id or None,
-            checkpoint,
-            metadata,
-            self.read_writes(**key),
-        )
+    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
+        """Return those of these checkpoints that exist, with their values and writes, in one round trip."""
+        if not places:
+            return ()
+        params = {"thread_id": thread_id, "spaces": [ns for ns, _ in places], "ids": [each for _, each in places]}
+        with self._connection.pipeline():
+            checkpoints = self._connection.execute(_CHECKPOINTS, params, binary=True)
+            blobs = self._connection.execute(_BLOBS, params, binary=True)
+            written = self._connection.execute(_WRITES.format(path=self._path).encode(), params, binary=True)
+        values = {tuple(row[:3]): self._serde.loads_typed((row[3], row[4])) for row in blobs}
+        writes: dict[tuple[str, str], list[ForeignWrite]] = {}
+        for ns, checkpoint_id, *cells in written:
+            writes.setdefault((ns, checkpoint_id), []).append(_write(self._serde, *cells))
+        found = {}
+        for ns, checkpoint_id, parent_id, checkpoint, metadata in checkpoints:
+            stated = (checkpoint.get("channel_versions") or {}).items()
+            named = {channel: (ns, channel, _text(version)) for channel, version in stated}
+            # The document has `true` for a delta snapshot whose value is a blob; the blob's value replaces it.
+            checkpoint["channel_values"] = {
+                **(checkpoint.get("channel_values") or {}),
+                **{channel: values[name] for channel, name in named.items() if name in values},
+            }
+            place = ns, checkpoint_id
+            found[place] = ForeignCheckpoint(
+                thread_id, *place, parent_id or None, checkpoint, metadata, writes.get(place, ())
+            )
+        return [found[place] for place in places if place in found]
 
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
         """Return the writes of a checkpoint."""
-        rows = self._rows(
-            f"""
-            SELECT task_id, {self._path}, idx, channel, type, blob FROM checkpoint_writes
-            WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
-            """,
-            {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id},
-        )
-        return _writes(self._serde, rows)
+        params = {"thread_id": thread_id, "spaces": [checkpoint_ns], "ids": [checkpoint_id]}
+        rows = self._connection.execute(_WRITES.format(path=self._path).encode(), params, binary=True)
+        return [_write(self._serde, *cells) for _, _, *cells in rows]
 
     @contextmanager
     def storing(self) -> Iterator[None]:
@@ -409,6 +446,11 @@ class OfficialPostgres(_Official):
         except psycopg.Error as error:
             reason = error.diag.message_primary or type(error).__name__
             raise CheckpointError(f"LangGraph's saver cannot store it: {reason}") from error
+
+    def store(self, thread_id: str, part: Part) -> None:
+        """Store a part of a thread in one round trip."""
+        with self._connection.pipeline():
+            super().store(thread_id, part)
 
     def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
         """Store a checkpoint with the values whose versions are not the parent's, unless they exist."""
@@ -446,11 +488,35 @@ class OfficialPostgres(_Official):
                 list(_rows_of_writes(self._serde, key, writes)),
             )
 
-    def _rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
-        return self._connection.execute(sql.encode(), params, binary=True).fetchall()
+
+_KEYS = "unnest(%(spaces)s::text[], %(ids)s::text[]) AS k (checkpoint_ns, checkpoint_id)"
+_CHECKPOINTS = f"""
+    SELECT checkpoint_ns, checkpoint_id, c.parent_checkpoint_id, c.checkpoint, c.metadata
+    FROM {_KEYS} JOIN checkpoints c USING (checkpoint_ns, checkpoint_id) WHERE c.thread_id = %(thread_id)s
+""".encode()
+# Each value once, and by its key: LIMIT keeps the planner from reading all blobs of a thread.
+_BLOBS = f"""
+    SELECT n.checkpoint_ns, n.channel, n.version, b.type, b.blob
+    FROM (
+        SELECT DISTINCT checkpoint_ns, v.key AS channel, v.value AS version
+        FROM {_KEYS} JOIN checkpoints c USING (checkpoint_ns, checkpoint_id)
+        CROSS JOIN LATERAL jsonb_each_text(c.checkpoint -> 'channel_versions') AS v
+        WHERE c.thread_id = %(thread_id)s
+    ) AS n
+    CROSS JOIN LATERAL (
+        SELECT type, blob FROM checkpoint_blobs
+        WHERE thread_id = %(thread_id)s AND checkpoint_ns = n.checkpoint_ns
+            AND channel = n.channel AND version = n.version LIMIT 1
+    ) AS b
+    WHERE b.type <> 'empty'
+""".encode()
+_WRITES = f"""
+    SELECT checkpoint_ns, checkpoint_id, task_id, {{path}}, idx, channel, type, blob
+    FROM {_KEYS} JOIN checkpoint_writes w USING (checkpoint_ns, checkpoint_id) WHERE w.thread_id = %(thread_id)s
+"""
 
 
-def _setup_postgres(url: str) -> None:
+def _setup_postgres(connection: Any) -> None:
     """Create or upgrade the tables as the official saver does."""
     import psycopg
 
@@ -459,8 +525,7 @@ def _setup_postgres(url: str) -> None:
     except ImportError as error:
         raise ConfigError("the tables are LangGraph's: pip install langgraph-checkpoint-postgres") from error
     try:
-        with Official.from_conn_string(url) as saver:
-            saver.setup()
+        Official(connection).setup()
     except psycopg.Error as error:
         raise StorageError(f"no tables can be created: {error.diag.message_primary}", operation="migrate") from error
 
@@ -515,11 +580,10 @@ def _by_thread(rows: Iterable[tuple[Any, ...]]) -> Mapping[str, Locations]:
     return found
 
 
-def _writes(serde: SerializerProtocol, rows: Iterable[tuple[Any, ...]]) -> list[ForeignWrite]:
-    return [
-        ForeignWrite(task_id, task_path, idx, channel, serde.loads_typed((type_, data)))
-        for task_id, task_path, idx, channel, type_, data in rows
-    ]
+def _write(
+    serde: SerializerProtocol, task_id: str, task_path: str, idx: int, channel: str, type_: str, data: bytes
+) -> ForeignWrite:
+    return ForeignWrite(task_id, task_path, idx, channel, serde.loads_typed((type_, data)))
 
 
 def _text(version: Any) -> str:

@@ -12,12 +12,18 @@ from typing import Any
 
 from langgraph.checkpoint.base import DeltaChannelHistory
 
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, work_out
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, config_of, thread_text
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, CheckpointRow, Key, config_of, thread_text
 from langgraph_checkpoint_custom.operations.export_rows import next_thread
-from langgraph_checkpoint_custom.operations.moves import forget_moves, moved_threads, moves_of_threads, store_move
+from langgraph_checkpoint_custom.operations.moves import (
+    forget_moves,
+    moved_threads,
+    moves_of_threads,
+    store_move,
+    store_together,
+)
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads, get_with_writes
-from langgraph_checkpoint_custom.operations.write import put_writes
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.foreign import (
     ForeignCheckpoint,
@@ -25,24 +31,33 @@ from langgraph_checkpoint_custom.tools.foreign import (
     encode_foreign_writes,
     foreign_of,
 )
-from langgraph_checkpoint_custom.tools.official import PAGE, Locations, WriteCounts
+from langgraph_checkpoint_custom.tools.official import PAGE, Locations, Part, WriteCounts
 from langgraph_checkpoint_custom.tools.raw import without_classes
 
 # Bytes of a digest. In a thread of a million checkpoints, two are the same with a
 # chance of one in 10 million.
 DIGEST = 8
+# What is stored of a thread while it is moved: if it is deleted before all of it was moved, it does not return.
+BEGUN = bytes(DIGEST)
 
 
 class OwnThreads:
-    """The threads of a saver."""
+    """The threads of a saver, and what was moved of each from or to one store of an official saver.
+
+    Args:
+        saver: The saver.
+        store: The name of the other store; None if nothing is to be remembered.
+    """
 
     suffix = "-custom"
     adds_values = False
+    remembers = True
 
-    def __init__(self, saver: CheckpointSaver) -> None:
+    def __init__(self, saver: CheckpointSaver, store: str | None) -> None:
         self._saver = without_classes(saver)
         self._saver._concurrent_writers = "allow"
         self._dialect, self._driver, self._values = self._saver.backend
+        self._store = store
         self.excluded = frozenset(self._values.excluded)
 
     def threads(self) -> Iterator[Sequence[str]]:
@@ -81,37 +96,77 @@ class OwnThreads:
             if rows
         }
 
-    def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> ForeignCheckpoint | None:
-        """Return a checkpoint with its values and writes; None if there is none."""
-        key = Key(thread_id, checkpoint_ns, checkpoint_id)
-        found = self._driver.run(get_with_writes(self._dialect, self._values, self._saver.get_next_version, key))
-        if found is None:
-            return None
-        one, rows = found
-        writes = [
-            ForeignWrite(task_id, row.path or "", row.idx or 0, channel, value)
-            for (task_id, channel, value), row in zip(one.pending_writes or (), rows, strict=True)
-        ]
-        return foreign_of(one)._replace(writes=writes)
+    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
+        """Return those of these checkpoints that exist, with their values and writes."""
+        if not places:
+            return ()
+        keys = [Key(thread_id, *place) for place in places]
+        read = self._driver.run(get_with_writes(self._dialect, self._values, self._saver.get_next_version, keys))
+        found = []
+        for one, rows in read:
+            writes = [
+                ForeignWrite(task_id, row.path or "", row.idx or 0, channel, value)
+                for (task_id, channel, value), row in zip(one.pending_writes or (), rows, strict=True)
+            ]
+            found.append(foreign_of(one)._replace(writes=writes))
+        return found
 
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
         """Return the writes of a checkpoint."""
-        one = self.read(thread_id, checkpoint_ns, checkpoint_id)
-        return one.writes if one else ()
+        return [write for one in self.read(thread_id, [(checkpoint_ns, checkpoint_id)]) for write in one.writes]
 
     def history(self, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """Return what `DeltaChannel`s are rebuilt from."""
         config = config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id or "")
         return self._saver.get_delta_channel_history(config=config, channels=channels)
 
-    def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
-        """Store a checkpoint with the values whose versions are not the parent's."""
-        self._saver.put(*one.put_arguments(parent))
+    def store(self, thread_id: str, part: Part) -> None:
+        """Store a part of a thread; in one transaction, unless values have rows of their own."""
+        d = self._dialect
+        trips = [d.store_move(self._store or "", thread_id, BEGUN)] if part.is_first else []
+        for one, parent in part.checkpoints:
+            encoded: Any = work_out(self._saver._encode(*one.put_arguments(parent)))
+            if isinstance(encoded, CheckpointRow):
+                trips.append(d.insert_checkpoint(encoded))
+            else:
+                self._send(thread_id, trips)
+                stored = self._driver.run(self._saver._put(encoded))
+                self._saver._remember_stored(stored.row, stored.known)
+        for key, found in part.writes:
+            trips += (d.insert_writes(key, rows, None) for rows in encode_foreign_writes(self._values, key, found))
+        if part.moved is not None:
+            trips.append(d.store_move(self._store or "", thread_id, part.moved))
+        self._send(thread_id, trips)
 
-    def put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None:
-        """Store writes: regular ones keep the first value, special ones the last."""
-        for rows in encode_foreign_writes(self._values, key, writes):
-            self._driver.run(put_writes(self._dialect, key, rows, None))
+    def _send(self, thread_id: str, trips: list[RoundTrip]) -> None:
+        if trips:
+            self._driver.run(store_together(self._dialect, thread_id, trips))
+        trips.clear()
+
+    # What was moved
+
+    def moved(self, thread_ids: Sequence[str]) -> Mapping[str, Moved]:
+        """Return what was moved of each thread."""
+        known = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
+        found = self._driver.run(moves_of_threads(self._dialect, self._store, known)) if known and self._store else ()
+        stored = dict(zip(known, found, strict=False))
+        return {thread_id: Moved(stored.get(thread_id, b"")) for thread_id in thread_ids}
+
+    def remember(self, thread_id: str, moved: bytes) -> None:
+        """Store what was moved of a thread: `Moved.stored_with`."""
+        if self._store:
+            self._driver.run(store_move(self._dialect, self._store, thread_id, moved))
+
+    def moved_threads(self) -> Iterator[Sequence[str]]:
+        """Yield the ids of the threads that were moved, in pages."""
+        page: Sequence[str] = [""]
+        while self._store and (page := self._driver.run(moved_threads(self._dialect, self._store, page[-1]))):
+            yield page
+
+    def forget(self) -> None:
+        """Forget what was moved: the other store is a new one."""
+        if self._store:
+            self._driver.run(forget_moves(self._dialect, self._store))
 
 
 class Moved:
@@ -131,35 +186,6 @@ class Moved:
         """Return what is stored if these were moved, too."""
         added = {_digest(each, number) for each, (writes, _) in locations.items() for number in (None, writes)}
         return b"".join(sorted(self._digests | added))
-
-
-class Ledger:
-    """What was moved between a saver and a store of one of LangGraph's own savers, in both directions."""
-
-    def __init__(self, saver: CheckpointSaver, store: str) -> None:
-        self._dialect, self._driver, _ = saver.backend
-        self._store = store
-
-    def of(self, thread_ids: Sequence[str]) -> Mapping[str, Moved]:
-        """Return what was moved of each thread."""
-        known = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
-        found = self._driver.run(moves_of_threads(self._dialect, self._store, known)) if known else ()
-        stored = dict(zip(known, found, strict=True))
-        return {thread_id: Moved(stored.get(thread_id, b"")) for thread_id in thread_ids}
-
-    def store(self, thread_id: str, checkpoints: bytes) -> None:
-        """Store what was moved of a thread: `Moved.stored_with`."""
-        self._driver.run(store_move(self._dialect, self._store, thread_id, checkpoints))
-
-    def threads(self) -> Iterator[Sequence[str]]:
-        """Yield the ids of the threads that were moved, in pages."""
-        page: Sequence[str] = [""]
-        while page := self._driver.run(moved_threads(self._dialect, self._store, page[-1])):
-            yield page
-
-    def forget(self) -> None:
-        """Forget what was moved: the other store is a new one."""
-        self._driver.run(forget_moves(self._dialect, self._store))
 
 
 def _digest(location: tuple[str, str], writes: int | None) -> bytes:

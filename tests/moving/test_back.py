@@ -45,6 +45,22 @@ def test_everything_goes_back_and_the_official_saver_reads_it(official: Official
         assert moved.problems == {}
 
 
+def test_a_dry_run_finds_what_the_other_tables_cannot_hold_and_changes_nothing(
+    official: Official, saver: CheckpointSaver
+) -> None:
+    with official.open() as theirs:
+        step(theirs, "theirs", None, a=[1])
+    step(saver, "t", None, a=[1])
+    step(saver, "NUL", None, text="a\0b")
+    for _ in range(2):
+        moved = migrate_back(saver, official.url, dry_run=True)
+        assert list(moved.problems) == (["NUL"] if official.kind == "postgres" else [])
+        assert moved.verified == moved.checkpoints == 2 - len(moved.problems)
+    with official.open() as theirs:
+        assert [one.config["configurable"]["thread_id"] for one in everything(theirs)] == ["theirs"]
+    assert migrate_back(saver, official.url).checkpoints == moved.checkpoints
+
+
 def test_the_official_saver_continues_every_thread(official: Official, saver: CheckpointSaver) -> None:
     """One that was there before, one that is new, one that waits for an answer."""
     with official.open() as theirs:

@@ -25,8 +25,9 @@ from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, SchemaForeign
-from langgraph_checkpoint_custom.tools.migration import MoveReport, migrate
+from langgraph_checkpoint_custom.tools.migration import READ, MoveReport, migrate
 from langgraph_checkpoint_custom.tools.official import PAGE, open_official
+from langgraph_checkpoint_custom.tools.own import OwnThreads
 from tests.golden.content import VALUES
 from tests.moving.official import Official, config, everything, play, step
 from tests.stores import Store
@@ -146,7 +147,11 @@ def test_a_second_migration_reads_no_values_that_were_moved(official: Official, 
             first = step(source, f"{number}", None, a=[1], b="x")
             source.put_writes(first, [("a", 1)], "task")
             source.put_writes(step(source, f"{number}", first, a=[2], b="y"), [("a", 2)], "task")
+        target.setup()
+        events.clear()
         assert migrate(official.url, target).verified == 60
+        # What each side has of a thread and what was moved of it, its rows, and its rows again to compare them.
+        assert sum(event.round_trips for event in events) == 30 * 4 + 6
         spoil(official, *tables_of(official))
         events.clear()
         for verify in (False, None):  # By default, only what is new is compared.
@@ -164,7 +169,7 @@ def test_a_second_migration_reads_no_values_that_were_moved(official: Official, 
         events.clear()
         moved = migrate(official.url, target, verify=False)
         assert (moved.threads, moved.checkpoints, moved.problems) == (31, 1, {})
-        assert sum(event.name == "put" for event in events) == 1
+        assert sum(event.name == "store_together" for event in events) == 1
         assert target.get_tuple(config("new")) is not None
 
 
@@ -354,6 +359,47 @@ def test_what_was_deleted_here_does_not_return(official: Official, store: Store)
         assert (moved.checkpoints, moved.verified, moved.problems) == (12, 12, {})
         source.delete_thread("copied")  # An erased user is not forgotten here.
         assert "has been deleted in the source" in migrate(official.url, saver).problems["copied"]
+
+
+def test_a_thread_that_was_deleted_while_it_was_moved_does_not_return(
+    official: Official, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: list[Any] = []
+
+    def store(own: OwnThreads, thread_id: str, part: Any) -> None:
+        parts.append(part)
+        if len(parts) == 2:
+            raise KeyboardInterrupt
+        store_part(own, thread_id, part)
+
+    with official.open() as source:
+        location = None
+        for number in range(READ + 1):
+            location = step(source, "t", location, a=[number])
+        store_part = OwnThreads.store
+        monkeypatch.setattr(OwnThreads, "store", store)
+        with pytest.raises(KeyboardInterrupt):
+            migrate(official.url, saver)
+        assert len(list(saver.list(config("t")))) == READ
+        saver.delete_thread("t")
+        moved = migrate(official.url, saver)
+        assert (moved.checkpoints, moved.deleted, list(moved.problems)) == (0, 1, ["t"])
+        assert saver.get_tuple(config("t")) is None
+        assert migrate(official.url, saver, threads=["t"]).checkpoints == READ + 1
+
+
+def test_what_a_rollback_has_deleted_here_is_no_difference(official: Official, saver: CheckpointSaver) -> None:
+    with official.open() as source:
+        for text in ("one", "two"):
+            talk(source, text)
+    assert migrate(official.url, saver).problems == {}
+    first = list(saver.history(config("t")))[3]
+    saver.rollback("t", first.checkpoint_id)
+    for _ in range(2):
+        moved = migrate(official.url, saver, verify=True)
+        assert (moved.checkpoints, moved.writes, moved.verified, moved.problems) == (0, 0, 3, {})
+        talk(saver, "ours")
+        saver.rollback("t", first.checkpoint_id)
 
 
 def test_a_checkpoint_that_arrives_late_is_moved(official: Official, saver: CheckpointSaver) -> None:
