@@ -41,13 +41,7 @@ OF_TWO = {"copied", "copied already", "copy", "fork point", "fork"}
 SEARCHED = {"threads, searched", "count of threads, searched"}
 
 
-def cases() -> dict[str, RoundTrip]:
-    d = PostgresDialect("langgraph_checkpoint")
-    d.learn_layout("citus")
-    return _cases(d)
-
-
-def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
+def cases(d: PostgresDialect) -> dict[str, RoundTrip]:
     key = Key("t7", "", "000050")
     rows = [WriteRow("channel", "task", "", "run", idx, "msgpack", b"1") for idx in range(6)]
     encoded = an_extension("t7")
@@ -78,22 +72,20 @@ def tasks(plan: str) -> Sequence[int]:
     return [int(count) for count in re.findall(r"Task Count: (\d+)", plan)]
 
 
-@pytest.mark.parametrize("case", sorted(cases().keys() - ACROSS - OF_TWO - SEARCHED))
 @pytest.mark.parametrize("server", range(3))
-def test_a_statement_about_one_thread_is_one_task(
-    urls: Sequence[str], dialect: PostgresDialect, case: str, server: int
-) -> None:
-    for statement, plan in plans(urls[server], _cases(dialect)[case]):
-        if "langgraph_checkpoint" in statement.sql:
-            # The coordinator makes rows of arrays, and sends these to the server.
-            is_pulled = "pull to coordinator" in plan and not tasks(plan)
-            assert tasks(plan) == [1] or is_pulled, f"{statement.name}: {plan}"
-            assert "Distributed Subplan" not in plan, f"{statement.name}: {plan}"
+def test_a_statement_about_one_thread_is_one_task(urls: Sequence[str], dialect: PostgresDialect, server: int) -> None:
+    for case, round_trip in cases(dialect).items():
+        for statement, plan in () if case in ACROSS | OF_TWO | SEARCHED else plans(urls[server], round_trip):
+            if "langgraph_checkpoint" in statement.sql:
+                # The coordinator makes rows of arrays, and sends these to the server.
+                is_pulled = "pull to coordinator" in plan and not tasks(plan)
+                assert tasks(plan) == [1] or is_pulled, f"{case}, {statement.name}: {plan}"
+                assert "Distributed Subplan" not in plan, f"{case}, {statement.name}: {plan}"
 
 
-@pytest.mark.parametrize("case", sorted(ACROSS | OF_TWO))
 def test_a_statement_about_many_threads_asks_each_shard_once_for_each_table(
-    urls: Sequence[str], dialect: PostgresDialect, case: str
+    urls: Sequence[str], dialect: PostgresDialect
 ) -> None:
-    for statement, plan in plans(urls[0], _cases(dialect)[case]):
-        assert max(tasks(plan), default=0) <= SHARDS, f"{statement.name}: {plan}"
+    for case in ACROSS | OF_TWO:
+        for statement, plan in plans(urls[0], cases(dialect)[case]):
+            assert max(tasks(plan), default=0) <= SHARDS, f"{case}, {statement.name}: {plan}"

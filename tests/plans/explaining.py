@@ -19,7 +19,6 @@ from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, 
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from tests.plans.conftest import SHORT
 
 NOTHING = narrowing(wanted({"source": "nothing"}), contains=True)
@@ -228,12 +227,6 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "label": d.label_checkpoint(Key("t7", "", None), "name"),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
     }
-
-
-MAINTENANCE = list(maintenance(PostgresDialect("langgraph_checkpoint")))
-
-
-CASES = list(round_trips(PostgresDialect("langgraph_checkpoint")))
 
 
 def prepare(connection: psycopg.Connection[Any], statement: Statement) -> tuple[str, Sequence[Any]]:
