@@ -24,6 +24,7 @@ from zlib import crc32
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 from typing_extensions import LiteralString
 
@@ -33,6 +34,10 @@ from tests.faults.cluster import programs
 from tests.invariants import has_tables, named_blobs, read_tables, violations
 from tests.needs import need
 from tests.stores import Client, Store
+
+# No test of properties depends on how fast the machine is.
+settings.register_profile("untimed", deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("untimed")
 
 BACKENDS = ("sqlite", "postgres")
 APIS = ("sync", "async")

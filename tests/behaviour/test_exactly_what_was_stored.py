@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pydantic.v1
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as np_st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -235,7 +235,6 @@ def test_values_writes_interrupts_and_metadata_are_read_as_they_were_stored(stor
         assert same(value, history["seed"])
         assert same(value, history["writes"][0][2])
 
-    @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
     @given(values)
     def round_trip(value: Any) -> None:
         loop.run_until_complete(check(value))

@@ -29,7 +29,7 @@ from tests.model.random_threads import RUNS, random_thread
 
 # A seed makes a thread in a tenth of the time in which Hypothesis would choose each of its rows.
 randoms = st.integers(0, 1_000_000).map(Random)
-many = settings(deadline=None, max_examples=300)
+many = settings(max_examples=200)
 
 
 def named(rows: Iterable[OutlineRow]) -> set[BlobPlace]:
@@ -362,7 +362,6 @@ def test_a_fork_has_what_a_run_goes_on_from_and_what_that_needs(random: Random) 
             assert (place in copies.cut) == is_cut
 
 
-@settings(deadline=None)
 @given(randoms)
 def test_a_copy_has_everything(random: Random) -> None:
     outline = random_thread(random).outline()
