@@ -14,14 +14,12 @@ from tests.behaviour.helpers import (
     NextId,
     anywhere,
     config,
-    delta_history,
     get,
     id_of,
     ids_of,
     metadata,
     put,
     put_chain,
-    put_delta_chain,
     run_graph,
     state_of,
     states_of,
@@ -58,23 +56,6 @@ async def test_the_newest_checkpoint_is_deleted_only_on_request(client: Client, 
     with pytest.raises(ConfigError, match="no checkpoint_id"):
         await client.do("delete_checkpoint", config())
     assert len(await client.all(anywhere())) == 1
-
-
-async def test_a_checkpoint_that_a_descendant_needs_is_hidden(client: Client, next_id: NextId) -> None:
-    configs = await put_delta_chain(client, next_id, 6, {1})
-    for position in (3, 1):
-        assert await client.do("delete_checkpoint", configs[position]) is True
-        assert await client.do("delete_checkpoint", configs[position]) is False
-    assert ids_of(await client.all(anywhere())) == ids_of([configs[number] for number in (5, 4, 2, 0)])
-    assert await client.history(configs[5], ["delta"]) == {"delta": delta_history(1, 5)}
-    assert (await get(client, configs[3])).pending_writes
-    # No checkpoint needs the first one: the snapshot came after it.
-    assert await client.do("delete_checkpoint", configs[0]) is True
-    assert await client.get_tuple(configs[0]) is None
-    # Hidden checkpoints are deleted with the last ones that need them.
-    for position in (5, 4, 2):
-        assert await client.do("delete_checkpoint", configs[position]) is True
-    assert [await client.get_tuple(where) for where in configs] == [None] * 6
 
 
 async def test_deleting_a_labelled_checkpoint_is_refused(client: Client, database: Database, next_id: NextId) -> None:

@@ -20,7 +20,6 @@ from tests.behaviour.helpers import (
     default_walk,
     delta_history,
     get,
-    id_of,
     ids_of,
     metadata,
     next_uuid,
@@ -102,27 +101,6 @@ async def test_a_uuid_works_like_its_text(client: Client) -> None:
         assert await client.get_tuple(where) is None
 
 
-async def test_no_runs_and_a_repeat_change_nothing(client: Client, database: Database) -> None:
-    await put_runs(client, next_uuid, ["x", "y"])
-    before = sorted(database.cells())
-    await client.delete_for_runs([])
-    assert sorted(database.cells()) == before
-    await client.delete_for_runs(["x"])
-    after = sorted(database.cells())
-    await client.delete_for_runs(["x"])
-    assert sorted(database.cells()) == after != before
-
-
-async def test_a_value_that_a_later_run_uses_stays(client: Client, database: Database) -> None:
-    versions = {"a": "1"}
-    first = await put(client, "1", {"a": [LONG]}, versions=versions, meta=metadata(run_id="x"))
-    second = await put(client, "2", {"a": [LONG]}, parent=first, versions=versions, new={}, meta=metadata(run_id="y"))
-    await client.delete_for_runs(["x"])
-    assert (await get(client, second)).checkpoint["channel_values"] == {"a": [LONG]}
-    await client.delete_for_runs(["y"])
-    assert database.count("blobs") == 0
-
-
 async def delta_runs(client: Client, next_id: NextId, runs: str) -> list[RunnableConfig]:
     """A delta channel with a snapshot in the first checkpoint. Each letter is the run of a checkpoint."""
     chain: list[RunnableConfig] = []
@@ -144,50 +122,6 @@ async def test_a_checkpoint_that_a_later_delta_channel_needs_is_hidden(client: C
     for head in (2, 4):
         assert await client.history(chain[head], ["delta"]) == {"delta": delta_history(0, head)}
         assert await default_walk(client, chain[head], ["delta"]) == {"delta": delta_history(0, head)}
-
-
-async def test_the_newest_checkpoint_is_deleted_even_if_it_is_a_delta(client: Client) -> None:
-    chain = await delta_runs(client, next_uuid, "xyz")
-    await client.delete_for_runs(["z"])
-    assert id_of(await get(client, config())) == id_of(chain[1])
-    assert await client.get_tuple(chain[2]) is None
-    await client.delete_for_runs(["y", "x"])
-    assert await client.all(None) == []
-
-
-async def test_a_hidden_checkpoint_is_deleted_with_the_last_one_that_needs_it(
-    client: Client, database: Database
-) -> None:
-    await delta_runs(client, next_uuid, "xxyz")
-    await client.delete_for_runs(["x"])
-    await client.delete_for_runs(["y"])
-    assert database.count("checkpoints") == 4
-    await client.delete_for_runs(["z"])
-    assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
-
-
-async def test_a_hidden_checkpoint_is_not_the_newest_even_with_the_greatest_id(client: Client) -> None:
-    """The ids of a fork need not increase."""
-    counted = metadata(run_id="y", counters_since_delta_snapshot={"delta": [1, 1]})
-    parent = await put(client, "9", {"delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
-    child = await put(client, "5", parent=parent, versions={"delta": "2"}, meta=counted)
-    await client.delete_for_runs(["x"])
-    assert (await get(client, config())).config == child
-    assert (
-        ids_of(await client.all(config()))
-        == ids_of(await client.all(anywhere()))
-        == ids_of(await client.all(None))
-        == ["5"]
-    )
-    assert await client.history(config(), ["delta"]) == {"delta": {"writes": [], "seed": _DeltaSnapshot([])}}
-
-
-async def test_a_prune_afterwards_keeps_what_is_needed(client: Client, next_id: NextId) -> None:
-    chain = await delta_runs(client, next_id, "xxyzz")
-    await client.delete_for_runs(["x"])
-    await client.prune(["thread"])
-    assert ids_of(await client.all(config())) == [id_of(chain[4])]
-    assert await client.history(config(), ["delta"]) == {"delta": delta_history(0, 4)}
 
 
 def in_run(where: RunnableConfig, run_id: Any, key: str = "metadata") -> RunnableConfig:
@@ -243,30 +177,6 @@ async def test_a_copy_keeps_what_each_run_wrote(client: Client) -> None:
     await client.copy_thread("thread", "copy")
     await client.delete_for_runs(["x"])
     assert (await get(client, config("copy"))).pending_writes == []
-
-
-async def test_writes_that_a_child_is_rebuilt_from_stay(client: Client) -> None:
-    """Until the child is deleted, or has its own value."""
-    counted = metadata(run_id="x", counters_since_delta_snapshot={"delta": [1, 1]})
-    parent = await put(client, "1", {"delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
-    child = await put(client, "2", parent=parent, versions={"delta": "2"}, meta=counted)
-    await client.put_writes(in_run(parent, "y"), [("delta", 1), ("a", 1), (RESUME, 1)], "task")
-    await client.delete_for_runs(["y"])
-    assert (await get(client, parent)).pending_writes == [("task", "delta", 1)]
-    assert await client.history(child, ["delta"]) == {
-        "delta": {"writes": [("task", "delta", 1)], "seed": _DeltaSnapshot([])}
-    }
-    await put(client, "2", {"delta": _DeltaSnapshot([1])}, parent=parent, meta=metadata(run_id="x"))
-    await client.delete_for_runs(["y"])
-    assert (await get(client, parent)).pending_writes == []
-
-
-async def test_writes_of_a_hidden_checkpoint_stay(client: Client) -> None:
-    chain = await delta_runs(client, next_uuid, "xxy")
-    await client.put_writes(in_run(chain[1], "x"), [(RESUME, 1)], "task")
-    before = await get(client, chain[1])
-    await client.delete_for_runs(["x"])
-    assert await get(client, chain[1]) == before
 
 
 @pytest.mark.parametrize("answers", [False, True])

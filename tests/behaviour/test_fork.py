@@ -9,8 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.types import TASKS
-from langgraph.types import Command, Send
+from langgraph.types import Command
 
 from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, Contention, PostgresSaver, ThreadExists
 from langgraph_checkpoint_custom.engine.operation import Operation, Steps, through
@@ -97,32 +96,6 @@ async def test_a_fork_copies_what_it_needs_and_nothing_more(
     after = database.counts()
     assert {table: after[table] - before[table] for table in after} == {"checkpoints": 1, "writes": 0, "blobs": 2}
     assert (await get(client, anywhere("fork"))).parent_config is None
-
-
-async def test_a_pruned_thread_can_be_forked(client: Client, next_id: NextId) -> None:
-    configs = await put_delta_chain(client, next_id, 6, {1})
-    await client.prune(["thread"])
-    await client.do("fork_thread", "thread", "fork")
-    assert await client.history(anywhere("fork"), ["delta"]) == {"delta": delta_history(1, 5)}
-    with pytest.raises(CheckpointNotFound, match="pruned"):
-        await client.do("fork_thread", "thread", "other", checkpoint_id=id_of(configs[3]))
-    # A fork can be forked.
-    await client.do("fork_thread", "fork", "again")
-    await client.delete_thread("fork")
-    await client.delete_thread("thread")
-    assert await client.history(anywhere("again"), ["delta"]) == {"delta": delta_history(1, 5)}
-
-
-async def test_large_values_are_copied_with_their_chunks(client: Client, next_id: NextId) -> None:
-    chat = [f"message {number} {LONG}" for number in range(200)]
-    first = await put(client, next_id(), {"chat": chat})
-    await get(client, first)  # So that the next one shares its chunks.
-    second = await put(client, next_id(), {"chat": [*chat, "more"]}, parent=first)
-    for number, where in enumerate((first, second)):
-        await client.do("fork_thread", "thread", f"fork {number}", checkpoint_id=id_of(where))
-    await client.delete_thread("thread")
-    for number, expected in enumerate((chat, [*chat, "more"])):
-        assert (await get(client, anywhere(f"fork {number}"))).checkpoint["channel_values"] == {"chat": expected}
 
 
 async def test_the_metadata_names_the_source_of_a_fork(client: Client, next_id: NextId) -> None:
@@ -230,17 +203,6 @@ async def test_a_fork_has_the_memory_of_a_subgraph_at_that_point(client: Client)
     assert found[0][1]["last"] == 2
 
 
-async def test_pending_sends_of_old_checkpoints_are_copied(client: Client, next_id: NextId) -> None:
-    first = await put(client, next_id(), v=3)
-    await client.put_writes(first, [(TASKS, Send("node", 1))], "task")
-    second = await put(client, next_id(), {"a": 1}, parent=first, v=3)
-    await put(client, next_id(), parent=second)
-    await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(second))
-    await client.delete_thread("thread")
-    assert (await get(client, anywhere("fork"))).checkpoint["channel_values"] == {"a": 1, TASKS: [Send("node", 1)]}
-    assert ids_of(await client.all(anywhere("fork"))) == ids_of([second])
-
-
 async def test_tenants_fork_their_own_threads(client: Client, next_id: NextId) -> None:
     acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
     await put_delta_chain(client, next_id, 3, {0})
@@ -268,27 +230,6 @@ async def test_with_encryption_the_source_of_a_fork_is_encrypted_too(
         assert found.metadata[FROM_CHECKPOINT] == id_of(where)  # type: ignore[literal-required]
         assert found.checkpoint["channel_values"] == {"v": [LONG]}
         assert not any(FROM_THREAD.encode() in cell for cell in database.cells())
-
-
-async def test_a_fork_of_a_labelled_point_has_no_label(client: Client, next_id: NextId) -> None:
-    configs = await put_chain(client, next_id, 3)
-    await client.do("label", configs[1], "before-refactor")
-    where = await client.do("labelled", "thread", "before-refactor")
-    await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(where))
-    assert await client.do("labels", "fork") == {}
-    assert await client.do("labels", "thread") == {"before-refactor": configs[1]}
-
-
-async def test_a_fork_copies_nothing_of_deleted_checkpoints(client: Client) -> None:
-    """A run continues from a deleted checkpoint: neither the checkpoint nor its writes are copied."""
-    counted = metadata(counters_since_delta_snapshot={"log": [1, 1]})
-    await client.put(config("t", "1"), checkpoint("2", {"a": 1}, {"a": "1", "log": "1"}), counted, {"a": "1"})
-    await client.put_writes(config("t", "1"), [("a", 1)], "task")
-    await client.do("fork_thread", "t", "fork", checkpoint_id="2")
-    found = await client.get_tuple(config("fork"))
-    assert found is not None
-    assert found.parent_config is None
-    await client.delete_thread("t")  # With the write that has no checkpoint.
 
 
 def makings(saver: PostgresSaver) -> dict[str, Operation[Any]]:

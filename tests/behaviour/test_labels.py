@@ -15,7 +15,6 @@ from tests.behaviour.helpers import (
     anywhere,
     config,
     delta_history,
-    get,
     ids_of,
     metadata,
     put,
@@ -67,22 +66,6 @@ async def test_a_missing_checkpoint_cannot_be_labelled(client: Client, database:
     assert await client.do("labels", "thread") == {}
 
 
-async def test_a_prune_keeps_labelled_checkpoints(client: Client, next_id: NextId) -> None:
-    configs = await put_chain(client, next_id, 6, values={"v": [1]})
-    await client.do("label", configs[1], "early")
-    await client.do("label", configs[3], "late")
-    before = [await get(client, configs[number]) for number in (5, 3, 1)]
-    for _ in range(2):
-        await client.prune(["thread"])
-        remaining = await client.all(anywhere())
-        assert [found._replace(parent_config=None) for found in remaining] == [
-            found._replace(parent_config=None) for found in before
-        ]
-    await client.do("unlabel", "thread", "early")
-    await client.prune(["thread"])
-    assert ids_of(await client.all(anywhere())) == ids_of([configs[5], configs[3]])
-
-
 async def test_a_prune_keeps_what_a_labelled_delta_channel_needs(client: Client, next_id: NextId) -> None:
     configs = await put_delta_chain(client, next_id, 10, {1, 5, 8})
     await client.do("label", configs[4], "before-refactor")
@@ -129,20 +112,6 @@ async def test_a_graph_continues_from_a_label_after_a_prune(client: Client) -> N
     assert newest.values["log"] == ["turn 0", "one", "count 1", "two", "turn 1", "one", "count 2", "two"]
 
 
-async def test_a_label_in_a_finished_subgraph_call_stays(client: Client, next_id: NextId) -> None:
-    root = await put(client, next_id())
-    inner = [
-        await put(client, next_id(), ns="call:1", meta=metadata(parents={"": root["configurable"]["checkpoint_id"]}))
-    ]
-    inner.append(
-        await put(client, next_id(), ns="call:1", meta=metadata(parents={"": root["configurable"]["checkpoint_id"]}))
-    )
-    await client.do("label", inner[0], "inside")
-    last = await put(client, next_id(), parent=root)
-    await client.prune(["thread"])
-    assert sorted(ids_of(await client.all(anywhere()))) == sorted(ids_of([last, inner[0]]))
-
-
 async def test_deleting_a_run_or_a_thread_deletes_its_labels(client: Client, next_id: NextId) -> None:
     first = await put(client, next_id(), meta=metadata(run_id="one"))
     second = await put(client, next_id(), parent=first, meta=metadata(run_id="two"))
@@ -153,32 +122,6 @@ async def test_deleting_a_run_or_a_thread_deletes_its_labels(client: Client, nex
     assert ids_of(await client.all(anywhere())) == ids_of([second])
     await client.delete_thread("thread")
     assert await client.do("labels", "thread") == {}
-
-
-async def test_a_checkpoint_of_a_deleted_run_loses_its_label_even_if_it_is_hidden(
-    client: Client, next_id: NextId
-) -> None:
-    configs = await put_delta_chain(client, next_id, 3, {1})
-    meta = metadata(3, run_id="run", counters_since_delta_snapshot={"delta": [1, 1]})
-    where = await put(client, next_id(), parent=configs[2], versions={"delta": "9"}, meta=meta)
-    meta = metadata(4, counters_since_delta_snapshot={"delta": [1, 1]})
-    last = await put(client, next_id(), parent=where, versions={"delta": "10"}, meta=meta)
-    await client.do("label", where, "mine")
-    await client.delete_for_runs(["run"])
-    assert await client.do("labels", "thread") == {}
-    assert await client.history(last, ["delta"]) == {"delta": delta_history(1, 3)}
-
-
-async def test_a_copy_has_the_labels(client: Client, next_id: NextId) -> None:
-    configs = await put_chain(client, next_id, 3)
-    await client.do("label", configs[0], "start")
-    await client.copy_thread("thread", "copy")
-    copied = config("copy", ids_of(configs)[0])
-    assert await client.do("labels", "copy") == {"start": copied}
-    await client.do("unlabel", "copy", "start")
-    assert await client.do("labels", "thread") == {"start": configs[0]}
-    await client.delete_thread("thread")
-    assert await client.do("labels", "copy") == {}
 
 
 async def test_each_tenant_has_its_own_labels(client: Client, next_id: NextId) -> None:

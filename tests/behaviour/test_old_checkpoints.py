@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.types import TASKS
 from langgraph.types import Send
 from psycopg.rows import dict_row
 
-from tests.behaviour.helpers import Database, config, get, ids_of, put
+from tests.behaviour.helpers import config, get, put
 from tests.stores import Client
 
 SENDS = [Send("a", 1), Send("b", {"x": [2]}), Send("c", None), Send("d", "last")]
@@ -75,43 +75,6 @@ async def test_pending_sends_of_other_namespaces_are_not_loaded(client: Client) 
         await put(client, "2", ns=ns, parent=parent, v=1)
     assert (await get(client, config())).checkpoint["channel_values"] == {}
     assert (await get(client, config(ns="sub"))).checkpoint["channel_values"] == {TASKS: SENDS[:1]}
-
-
-async def test_a_pruned_thread_keeps_its_pending_sends(client: Client, database: Database) -> None:
-    """Their parent stays, hidden, until a checkpoint is stored that does not need it."""
-    await put_old_thread(client, 3)
-    before = await get(client, config())
-    await client.prune(["thread"])
-    assert await get(client, config()) == before
-    assert ids_of(await client.all(config())) == ["2"]
-    assert (await get(client, config(checkpoint_id="1"))).checkpoint["channel_values"] == {"x": [1]}
-    await put(client, "3", parent=before.config, v=4)
-    await client.prune(["thread"])
-    assert database.count("checkpoints") == 1
-
-
-async def test_deleting_a_run_keeps_the_pending_sends_that_the_next_run_needs(client: Client) -> None:
-    meta: Any = {"run_id": "x"}
-    parent = await put(client, "1", meta=meta, v=1)
-    await client.put_writes(parent, [(TASKS, SENDS[0])], "task")
-    child = await put(client, "2", {"x": [1]}, parent=parent, v=1)
-    before = await get(client, child)
-    await client.delete_for_runs(["x"])
-    assert await get(client, child) == before
-    assert ids_of(await client.all(config())) == ["2"]
-
-
-async def test_a_hidden_parent_keeps_its_own_pending_sends(client: Client) -> None:
-    """It is the parent of the remaining checkpoint, and reading it by its id gives the same as before."""
-    grandparent = await put(client, "1", v=3)
-    await client.put_writes(grandparent, [(TASKS, SENDS[0])], "task")
-    parent = await put(client, "2", {"x": [1]}, parent=grandparent, v=3)
-    await client.put_writes(parent, [(TASKS, SENDS[1])], "task")
-    await put(client, "3", parent=parent, v=3)
-    before = await get(client, parent)
-    assert before.checkpoint["channel_values"] == {"x": [1], TASKS: SENDS[:1]}
-    await client.prune(["thread"])
-    assert (await get(client, parent)).checkpoint == before.checkpoint
 
 
 @pytest.fixture

@@ -12,9 +12,6 @@ from tests.behaviour.helpers import (
     anywhere,
     config,
     get,
-    id_of,
-    ids_of,
-    metadata,
     new_versions,
     next_uuid,
     put,
@@ -48,20 +45,6 @@ async def test_a_prune_leaves_no_rows_of_deleted_checkpoints(client: Client, dat
         assert await client.get_tuple(where) is None
 
 
-async def test_the_newest_checkpoint_has_the_greatest_id_whatever_was_stored_last(client: Client) -> None:
-    for checkpoint_id in ("2", "3", "1"):
-        await put(client, checkpoint_id)
-    await client.prune(["thread"])
-    assert ids_of(await client.all(config())) == ["3"]
-
-
-async def test_a_checkpoint_whose_parent_was_deleted_has_no_parent(client: Client, next_id: NextId) -> None:
-    """So a walk through the parents finds no gap."""
-    await put_many(client, next_id, 3)
-    await client.prune(["thread"])
-    assert (await get(client, config())).parent_config is None
-
-
 async def test_a_value_shared_with_a_deleted_checkpoint_stays(client: Client, database: Database) -> None:
     versions = new_versions(["shared", "own"])
     first = await put(client, "1", {"shared": [LONG], "own": [LONG, 1]}, versions=versions)
@@ -71,58 +54,6 @@ async def test_a_value_shared_with_a_deleted_checkpoint_stays(client: Client, da
     await client.prune(["thread"])
     assert (await get(client, config())).checkpoint["channel_values"] == {"shared": [LONG], "own": [LONG, 2]}
     assert database.count("blobs") == 2
-
-
-async def test_the_same_version_in_another_namespace_or_thread_is_another_value(client: Client) -> None:
-    configs = [config(), config(ns="agent"), config("other")]
-    for where in configs:
-        location = where["configurable"]
-        options = {"thread_id": location["thread_id"], "ns": location["checkpoint_ns"]}
-        for checkpoint_id in ("1", "2"):
-            await put(
-                client, checkpoint_id, {"a": [checkpoint_id, location, LONG]}, versions={"a": checkpoint_id}, **options
-            )
-    await client.prune(["thread"])
-    for where in configs:
-        assert (await get(client, where)).checkpoint["channel_values"] == {"a": ["2", where["configurable"], LONG]}
-    assert (await get(client, config("other", "1"))).checkpoint["channel_values"]["a"][0] == "1"
-
-
-async def test_only_the_named_threads_are_pruned(client: Client) -> None:
-    for thread_id in ("a", "b", "c", ""):
-        await put_many(client, next_uuid, 2, thread_id=thread_id)
-    await client.prune(["a", "c", "missing"])
-    assert [len(await client.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 2, 1, 2]
-    await client.prune([])
-    assert [len(await client.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 2, 1, 2]
-    await client.prune(("b", ""))
-    assert [len(await client.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 1, 1, 1]
-
-
-async def test_a_repeat_changes_nothing(client: Client, database: Database) -> None:
-    await put_many(client, next_uuid, 3, values={"a": [LONG]})
-    await client.prune(["thread"])
-    before = sorted(database.cells())
-    await client.prune(["thread"])
-    assert sorted(database.cells()) == before
-
-
-async def test_a_run_continues_after_a_prune(client: Client, next_id: NextId) -> None:
-    chain = await put_many(client, next_id, 3, values={"a": [LONG]})
-    await client.prune(["thread"])
-    where = await put(client, next_id(), {"a": [LONG, 2]}, parent=chain[-1])
-    assert id_of(await get(client, config())) == id_of(where)
-    assert (await get(client, where)).parent_config == chain[-1]
-    assert len(await client.all(config())) == 2
-
-
-async def test_writes_whose_checkpoint_is_not_stored_yet_stay(client: Client) -> None:
-    await put_many(client, next_uuid, 2)
-    coming = next_uuid()
-    await client.put_writes(config(checkpoint_id=coming), [("a", 1)], "task")
-    await client.prune(["thread"])
-    await put(client, coming)
-    assert (await get(client, config())).pending_writes == [("task", "a", 1)]
 
 
 @pytest.mark.parametrize("strategy", ["delete", "delete_all"])
@@ -156,10 +87,3 @@ async def test_delete_thread_leaves_nothing(client: Client, database: Database) 
     await client.delete_thread("missing")
     assert await client.all(anywhere()) == []
     assert database.counts() == {"checkpoints": 2, "writes": 2, "blobs": 2}
-
-
-async def test_a_prune_does_not_change_metadata(client: Client) -> None:
-    where = await put(client, next_uuid(), meta=metadata(5, thread_id="thread", run_id="run", parents={"": "x"}))
-    before = await get(client, where)
-    await client.prune(["thread"])
-    assert await get(client, where) == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langchain_core.runnables import RunnableConfig
 
-from tests.behaviour.helpers import Database, NextId, anywhere, config, get, id_of, ids_of, metadata, next_uuid, put
+from tests.behaviour.helpers import Database, NextId, anywhere, config, get, id_of, metadata, next_uuid, put
 from tests.stores import Client
 
 
@@ -79,26 +79,6 @@ async def test_a_call_whose_root_checkpoint_is_not_stored_yet_stays(client: Clie
     newest = await put(client, next_uuid())
     await client.prune(["thread"])
     assert await namespaces(client) == {"": [id_of(newest)]}
-
-
-async def test_a_call_that_does_not_name_its_root_stays(client: Client) -> None:
-    await put(client, next_uuid())
-    (only,) = ids_of([await put(client, next_uuid(), ns="sub:task-1")])
-    newest = await put(client, next_uuid())
-    await client.prune(["thread"])
-    assert await namespaces(client) == {"sub:task-1": [only], "": [id_of(newest)]}
-
-
-async def test_calls_of_another_thread_stay(client: Client) -> None:
-    first = await put(client, next_uuid())
-    await put(client, id_of(first), thread_id="other")
-    meta = metadata(parents={"": id_of(first)})
-    for thread_id in ("thread", "other"):
-        await put(client, next_uuid(), thread_id=thread_id, ns="sub:task-1", meta=meta)
-    await put(client, next_uuid())
-    await client.prune(["thread", "other"])
-    assert "sub:task-1" not in await namespaces(client)
-    assert len(await client.all(anywhere("other"))) == 2
 
 
 async def test_invalid_parents_in_the_metadata_do_not_fail_a_superstep(client: Client) -> None:

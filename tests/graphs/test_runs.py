@@ -9,7 +9,7 @@ from langgraph.types import Command, StateSnapshot
 from tests.graphs.plain import plain_state
 from tests.graphs.running import Durability, Graph, Reopened, Thread, check_walks, in_memory, live, location_of, walks
 from tests.graphs.scenarios.deltas import Deltas, writes
-from tests.graphs.scenarios.interrupts import asks, questions
+from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Store
 
@@ -88,22 +88,6 @@ async def test_deleting_the_last_run_restores_the_earlier_state(store: Store, ap
             assert shape(state) == shape(await run(twin, name, {"log": [name]}))
             await thread.pause()
         assert "second" not in state.values["log"]
-
-
-async def test_a_run_in_a_subgraph_is_deleted_with_its_root(store: Store, api: str, durability: Durability) -> None:
-    inner = chain(Deltas, one=writes("one"), ask=asks("name")).compile(checkpointer=True)
-    async with Reopened(store, api, durability) as thread:
-        graph = thread.graph(chain(Deltas, inner=inner, two=writes("two")))
-        await run(graph, "first", {"log": ["first"]})
-        answered = await run(graph, "first answer", Command(resume=1))
-        await run(graph, "second", {"log": ["second"]})
-        await delete(thread, "second")
-        assert shape(await graph.state()) == shape(answered)
-        state = await run(graph, "third", {"log": ["third"]})
-        assert list(questions(state)) == ["name"]
-        state = await run(graph, "third answer", Command(resume=3))
-        assert "second" not in state.values["log"]
-        assert state.values["log"][-2:] == ["name: 3", "two"]
 
 
 async def test_a_question_is_open_again_when_the_run_that_answered_it_is_deleted(
