@@ -16,7 +16,6 @@ from langgraph_checkpoint_custom import Contention, SchemaForeign, SqliteSaver, 
 from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.drivers.sqlite_connections import LOOK
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid, put, put_chain
-from tests.behaviour.test_basics import test_a_checkpoint_is_read_complete  # noqa: F401
 from tests.behaviour.test_cancellation import test_a_put_is_stored_completely_or_not_at_all  # noqa: F401
 from tests.behaviour.test_concurrency import (  # noqa: F401
     test_64_tasks_run_concurrently,

@@ -24,12 +24,7 @@ from langgraph.types import Command, interrupt
 from psycopg_pool import ConnectionPool
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, PostgresSaver
-from tests.behaviour import (
-    test_basics,
-    test_cancellation,
-    test_delta_history,
-    test_prune,
-)
+from tests.behaviour import test_cancellation, test_delta_history
 from tests.behaviour.helpers import Database, config, get, put
 from tests.conftest import check_what_is_left, empty_store
 from tests.stores import Client, Store
@@ -91,12 +86,7 @@ def without_sockets(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
 # The tests of these files, in such a loop.
 globals().update(
     (f"{name}_without_sockets", without_sockets(test))
-    for file in (
-        test_basics,
-        test_cancellation,
-        test_delta_history,
-        test_prune,
-    )
+    for file in (test_cancellation, test_delta_history)
     for name, test in vars(file).items()
     if name.startswith("test_") and iscoroutinefunction(test)
 )
