@@ -6,16 +6,13 @@ import operator
 from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
-from langchain_core.messages import AnyMessage, RemoveMessage
 from langgraph.channels import DeltaChannel
 from langgraph.graph import START, StateGraph
-from langgraph.graph.message import add_messages
 from langgraph.types import Command, Overwrite, Send, StateUpdate, interrupt
 
 from tests.graphs.running import Thread, past_scenario, scenario
-from tests.graphs.scenarios.chats import agent
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.nodes import AnyGraph, Node, chain, parallel, says, sync_and_async
+from tests.graphs.scenarios.nodes import AnyGraph, chain, parallel, says, sync_and_async
 from tests.graphs.scenarios.pasts import before
 from tests.graphs.scenarios.subgraphs import Outer
 
@@ -30,13 +27,6 @@ def merge(state: dict[str, Any], writes: Sequence[dict[str, Any]]) -> dict[str, 
     return {key: value for each in (state, *writes) for key, value in each.items()}
 
 
-def talk(state: list[AnyMessage], writes: Sequence[Any]) -> list[AnyMessage]:
-    """Append messages."""
-    for write in writes:
-        state = add_messages(state, write)  # type: ignore[assignment, arg-type]
-    return state
-
-
 class Deltas(TypedDict, total=False):
     """A log with a snapshot at every third write, a channel with few snapshots, one with many, and a plain one."""
 
@@ -44,12 +34,6 @@ class Deltas(TypedDict, total=False):
     seldom: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=100)]
     often: Annotated[dict[str, Any], DeltaChannel(merge, snapshot_frequency=1)]
     last: Any
-
-
-class Chat(TypedDict, total=False):
-    """A chat whose messages are replayed."""
-
-    messages: Annotated[list[AnyMessage], DeltaChannel(talk, snapshot_frequency=4)]
 
 
 def writes(word: str, *, seldom: bool = False, often: bool = False) -> Any:
@@ -66,11 +50,6 @@ def writes(word: str, *, seldom: bool = False, often: bool = False) -> Any:
     return sync_and_async(node)
 
 
-def overwrites(*words: str) -> Node:
-    """A node that replaces the log."""
-    return lambda state: {"log": Overwrite(list(words))}
-
-
 @scenario
 async def a_delta_channel_grows_turn_after_turn(thread: Thread) -> None:
     builder = chain(Deltas, one=writes("one", seldom=True), two=writes("two", often=True), three=writes("three"))
@@ -81,38 +60,6 @@ async def a_delta_channel_grows_turn_after_turn(thread: Thread) -> None:
     assert state.values["log"] == [word for turn in range(3) for word in (f"turn {turn}", "one", "two", "three")]
     assert state.values["seldom"] == ["one 1", "one 5", "one 9"]
     assert state.values["often"] == {"two": 10}
-
-
-@scenario
-async def an_overwrite_restarts_a_delta_channel(thread: Thread) -> None:
-    builder = chain(Deltas, one=writes("one", seldom=True), two=overwrites("new", "start"), three=writes("three"))
-    graph = thread.graph(builder)
-    state = await graph.step_through({"log": ["in"], "seldom": ["in"]})
-    assert state.values["log"] == ["new", "start", "three"]
-    state = await graph.invoke({"log": Overwrite(["by input"]), "seldom": Overwrite([])}, interrupt_after=["one"])
-    assert state.values["log"] == ["by input", "one"]
-    await thread.pause()
-    await graph.update_state({"log": Overwrite(["by hand"])}, "two")
-    await thread.pause()
-    state = await graph.invoke(None)
-    assert state.values["log"] == ["by hand", "three"]
-    assert state.values["seldom"] == ["one 1"]
-
-
-@scenario
-async def parallel_writers_are_replayed_in_the_order_of_the_graph(thread: Thread) -> None:
-    builder: AnyGraph = StateGraph(Deltas)
-    names = ["d", "a", "c", "b"]
-    for name in names:
-        builder.add_node(name, writes(name, seldom=True, often=True))
-        builder.add_edge(START, name)
-    builder.add_node("join", writes("join"))
-    builder.add_edge(names, "join")
-    graph = thread.graph(builder)
-    await graph.step_through({"log": ["in"]})
-    state = await graph.invoke({"log": ["in"]})
-    assert state.values["log"] == ["in", *sorted(names), "join"] * 2
-    assert len(state.values["seldom"]) == 8
 
 
 @scenario
@@ -218,23 +165,6 @@ async def a_delta_channel_in_a_subgraph_with_a_memory_grows(thread: Thread) -> N
         state = await graph.invoke(Command(resume=turn))
         await thread.pause()
     assert state.values["last"] == [w for turn in range(2) for w in ("call", "one", f"name: {turn}", "two")]
-
-
-@scenario
-async def a_chat_is_replayed_message_by_message(thread: Thread) -> None:
-    graph = thread.graph(agent(Chat))
-    await graph.invoke({"messages": [("user", "hello")]})
-    await thread.pause()
-    await graph.step_through({"messages": [("user", "how is the weather?")]})
-    state = await graph.invoke({"messages": [("user", "bye")]})
-    await thread.pause()
-    messages = state.values["messages"]
-    assert [message.type for message in messages] == ["human", "ai", "human", "ai", "tool", "ai", "human", "ai"]
-    await graph.update_state({"messages": [RemoveMessage(id=messages[0].id), ("user", "late")]}, "look")
-    await thread.pause()
-    state = await graph.invoke({"messages": [("user", "more")]})
-    assert state.values["messages"][:7] == messages[1:]
-    assert [message.text for message in state.values["messages"][7:]] == ["late", "more", "You said: more"]
 
 
 class Plain(TypedDict, total=False):

@@ -10,29 +10,10 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from tests.graphs.running import Thread, scenario
-from tests.graphs.scenarios.nodes import AnyGraph, Log, says
+from tests.graphs.scenarios.nodes import AnyGraph
 
 # Seconds; an event that takes longer is a fault of the scenario.
 TIMEOUT = 150
-
-
-@scenario
-async def a_join_waits_for_the_longer_branch(thread: Thread) -> None:
-    builder: AnyGraph = StateGraph(Log)
-    for name in ("a", "b", "bb", "join"):
-        builder.add_node(name, says(name))
-    builder.add_edge(START, "a")
-    builder.add_edge(START, "b")
-    builder.add_edge("b", "bb")
-    builder.add_edge(["a", "bb"], "join")
-    graph = thread.graph(builder)
-    state = await graph.step_through({"log": ["first"]})
-    state = await graph.invoke({"log": ["second"]})
-    assert state.values["log"] == ["first", "a", "b", "bb", "join", "second", "a", "b", "bb", "join"]
-    if thread.durability == "async":
-        # LangGraph passes on the set of the nodes that a join has seen without copying it, perhaps after the next step
-        # has added to it. That happens with every saver that is slower than the steps.
-        thread.leave_out("history", "checkpoints")
 
 
 class Squares(TypedDict, total=False):
