@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -23,7 +22,6 @@ from langgraph_checkpoint_custom import (
     PostgresSaver,
     StorageError,
 )
-from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES
 from tests.conftest import APIS
 from tests.drivers.batches import WAITING, driver_of, jammed
 from tests.faults.faulty import faulty
@@ -234,30 +232,3 @@ async def test_a_call_cancelled_while_it_returns_its_connection_does_not_lose_it
         assert await waiting is None
         assert (await asyncio.gather(call, return_exceptions=True))[0].__class__ is asyncio.CancelledError
         await asyncio.wait_for(store_and_read(Client(saver, "async"), "after"), 150)
-
-
-async def test_a_call_cancelled_while_it_enters_a_pipeline_leaves_nothing_in_it(
-    postgres_url: str,
-) -> None:
-    async with PostgresSaver(postgres_url, min_size=1, max_size=1) as saver:
-        for turns in range(60):
-            call = asyncio.ensure_future(saver.aprune(["t"]))
-            for _ in range(turns % 12):
-                await asyncio.sleep(0)
-            time.sleep(0.006)  # noqa: ASYNC251  # After 5 ms psycopg yields to the loop at any point.
-            await asyncio.sleep(0)
-            call.cancel()
-            await asyncio.gather(call, return_exceptions=True)
-            await asyncio.wait_for(saver.aget_tuple(generate_config("t")), 150)
-
-
-async def test_decoding_while_the_saver_is_closed_raises(postgres_url: str) -> None:
-    async with PostgresSaver(postgres_url) as saver:
-        checkpoint = generate_checkpoint(
-            channel_values={"a": os.urandom(2 * OFFLOAD_BYTES)}, channel_versions={"a": "1"}
-        )
-        await saver.aput(generate_config("t"), checkpoint, generate_metadata(), {"a": "1"})
-        assert await saver.aget_tuple(generate_config("t")) is not None
-        driver_of(saver)._stop_workers()  # The last step of `aclose()`.
-        with pytest.raises(ClosedError):
-            await saver.aget_tuple(generate_config("t"))

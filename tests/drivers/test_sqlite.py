@@ -17,8 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
-from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError, forks
-from langgraph_checkpoint_custom.drivers import sqlite as driver_module
+from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError
 from langgraph_checkpoint_custom.drivers import sqlite_connections as connections_module
 from langgraph_checkpoint_custom.drivers.sqlite_connections import IMPATIENCE
 from tests.conftest import APIS, needs_error_codes
@@ -116,31 +115,6 @@ def test_after_closing_there_is_one_file(path: Path) -> None:
         put(saver, "t")
         assert saver.get_tuple(generate_config("t")) is not None
     assert [file.name for file in path.parent.iterdir()] == ["checkpoints.db"]
-
-
-def test_a_sync_read_alone_uses_the_connection_that_has_written(path: Path, opened: list[Any]) -> None:
-    """Another one would have to read changed pages again. While a write runs, a read has a connection of its own."""
-    with SqliteSaver(path) as saver:
-        put(saver, "t")
-        assert saver.get_tuple(generate_config("t")) is not None
-        assert len(opened) == 1
-        driver: Any = saver._driver
-        driver._connections.writing("test", 0, lambda writer: saver.get_tuple(generate_config("t")))
-        assert len(opened) == 2
-
-
-def test_there_is_one_writer_and_readers_are_reused(path: Path, opened: list[Any]) -> None:
-    with SqliteSaver(path) as saver:
-
-        async def work() -> None:
-            for _ in range(3):
-                await asyncio.gather(*(Client(saver, "async").put(*arguments(f"t{i}")) for i in range(20)))
-                await asyncio.gather(*(saver.aget_tuple(generate_config(f"t{i}")) for i in range(20)))
-
-        asyncio.run(work())
-        writers = [connection for connection in opened if not pragma(connection, "query_only")]
-        assert len(writers) == 1
-        assert len(opened) <= 1 + driver_module.READERS
 
 
 def arguments(thread_id: str) -> tuple[RunnableConfig, Checkpoint, Any, Any]:
@@ -246,37 +220,10 @@ async def test_a_file_that_is_removed_while_open_raises_and_no_file_is_created(
             assert len(await client.all(generate_config("t"))) == 2
 
 
-def test_a_file_deleted_before_a_fork_is_not_created_after_it(path: Path) -> None:
-    with SqliteSaver(path) as saver:
-        put(saver, "t")
-        forks._before()
-        path.unlink()
-        forks.UNDERWAY.clear()
-        for call in (lambda: saver.get_tuple(generate_config("t")), lambda: put(saver, "t")):
-            with pytest.raises(StorageError, match="was moved, deleted or replaced"):
-                call()
-        assert not path.exists()
-
-
 def test_a_path_may_have_characters_with_a_meaning_in_urls(tmp_path: Path) -> None:
     with SqliteSaver(tmp_path / "a?mode=memory#%41 é.db") as saver:
         put(saver, "t")
         assert saver.get_tuple(generate_config("t")) is not None
-
-
-def test_few_idle_reader_connections_are_retained(path: Path) -> None:
-    with SqliteSaver(path) as saver:
-        put(saver, "t")
-        driver: Any = saver._driver
-        most = 3 * connections_module.IDLE
-
-        def reads(_: sqlite3.Connection, number: int) -> None:
-            assert driver.stats() == {"reading": number, "idle": 0}
-            if number < most:
-                driver._connections.reading("test", 0, reads, number + 1)
-
-        driver._connections.reading("test", 0, reads, 1)
-        assert driver.stats() == {"reading": 0, "idle": connections_module.IDLE}
 
 
 UNCLOSED = """

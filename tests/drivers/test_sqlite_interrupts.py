@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,10 +16,9 @@ from typing import Any
 import pytest
 
 from langgraph_checkpoint_custom import ConfigError, SqliteSaver
-from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call
 from langgraph_checkpoint_custom.engine.operation import Access, Steps
 from tests.behaviour.helpers import config
-from tests.drivers.group_commits import Op, claimed, driver_of, insert, put, stored, writer
+from tests.drivers.group_commits import Op, claimed, insert, put, stored
 
 
 class Interrupted(BaseException):
@@ -163,55 +161,6 @@ def test_a_call_inside_another_one_raises_instead_of_waiting_for_itself(
             assert another.submit(put("there").run_here, saver).result()
         assert isinstance(put("here").run_here(saver), dict)
         assert stored(saver) == {"first", "there", "here"}
-
-
-def store(name: str) -> Steps[str]:
-    yield insert(name)
-    return name
-
-
-@pytest.mark.parametrize("next_call", ["get", "list", "put", "write", "in a batch"])
-async def test_what_an_interrupt_left_between_begin_and_commit_is_never_seen(
-    saver: SqliteSaver, path: Path, next_call: str
-) -> None:
-    """The transaction is ended before the next call, also if that reads on the same connection."""
-    put("t").run_here(saver)
-    writer(saver).execute("BEGIN IMMEDIATE")
-    writer(saver).execute(*insert("interrupted").statements[0][1:3])
-    writer(saver).execute("UPDATE checkpoints SET checkpoint_id = '9'")
-    if next_call == "get":
-        found = saver.get_tuple(config("t"))
-        assert found is not None
-        assert found.checkpoint["id"] == "1"
-    elif next_call == "in a batch":
-        driver = driver_of(saver)
-        ops = [Op(partial(store, name)).op for name in ("a", "b")]
-        calls = [Call(op.name, partial(driver._answer, op=op)) for op in ops]
-        driver._store(calls)
-        assert [call.result for call in calls] == ["a", "b"]
-        assert claimed(path) == {"a", "b"}
-    else:
-        CALLS[next_call](saver, "1")
-    assert [found.checkpoint["id"] for found in saver.list(config("t"))] == ["1"]
-    put("u").run_here(saver)
-    assert "interrupted" not in claimed(path)
-    assert not writer(saver).in_transaction
-
-
-def test_an_interrupted_write_releases_its_locks_before_its_error_is_handled(saver: SqliteSaver, path: Path) -> None:
-    def steps() -> Steps[None]:
-        yield insert("interrupted")
-        raise KeyboardInterrupt
-
-    for access in ("write", "dry_run"):
-        try:
-            Op(steps, access).run_here(saver)
-        except KeyboardInterrupt:
-            put("here").run_here(saver)
-            with ThreadPoolExecutor(1) as another:
-                another.submit(put("there").run_here, saver).result()
-    assert stored(saver) == {"here", "there"}
-    assert claimed(path) == set()
 
 
 @pytest.mark.parametrize("begun", [False, True])

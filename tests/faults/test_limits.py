@@ -66,19 +66,6 @@ async def test_a_pool_works_with_fewer_connections_than_it_may_have(
             assert len(await client.all(None)) == 60
 
 
-@pytest.mark.parametrize("api", APIS)
-async def test_a_call_waits_for_a_connection_to_become_free(
-    postgres_url: str, watcher: psycopg.Connection[Any], api: str
-) -> None:
-    with limited_role(postgres_url, watcher, limit=0) as (url, set_limit):
-        async with PostgresSaver(url) as saver:
-            waiting = asyncio.ensure_future(fill(Client(saver, api), "t"))
-            await asyncio.sleep(0.5)
-            assert not waiting.done()
-            set_limit(3)
-            await asyncio.wait_for(waiting, 150)
-
-
 async def test_too_many_connections_are_one_clear_error(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
     """Both APIs at the same time, since they wait for seconds."""
 

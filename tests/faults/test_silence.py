@@ -24,19 +24,9 @@ from tests.drivers.batches import driver_of
 from tests.drivers.test_round_trips import settings_of
 from tests.faults.bouncer import bounced
 from tests.faults.faulty import faulty
-from tests.faults.workload import SESSIONS, WAITING, fill, put_one
+from tests.faults.workload import WAITING, fill, put_one
 from tests.proxy import proxied
 from tests.stores import Client, Store
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_a_call_to_a_server_that_accepts_but_does_not_reply_is_retried(postgres_url: str, api: str) -> None:
-    with faulty(postgres_url) as proxy:
-        proxy.connections_to_ignore = 1
-        async with PostgresSaver(proxy.url, connect_timeout=2) as saver:
-            await asyncio.wait_for(fill(Client(saver, api), "t"), 300)
-        assert proxy.connections_to_ignore == 0
-        assert proxy.connections > 1
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -166,18 +156,6 @@ async def test_the_session_of_a_killed_client_ends_although_its_statement_waits(
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("api", APIS)
-async def test_a_reply_that_arrives_in_pieces_is_read(postgres_url: str, api: str) -> None:
-    with faulty(postgres_url) as proxy:
-        async with PostgresSaver(proxy.url, max_size=1) as saver:
-            client = Client(saver, api)
-            await fill(client, "t")
-            connections = proxy.connections
-            proxy.trickle(0.1)
-            assert len(await client.all(config("t"))) == 3
-            assert proxy.connections == connections
-
-
 async def idle(client: Client, saver: PostgresSaver) -> None:
     """Wait until the pool has all of its connections back."""
     name = "workers" if client.api == "sync" else "loops"
@@ -227,21 +205,3 @@ async def test_a_cancelled_call_on_a_silent_network_ends_with_the_connection(pos
             await asyncio.wait([waiting], timeout=300)
             assert waiting.done()
             await asyncio.wait_for(client.get_tuple(config("t")), 300)
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_setup_waits_for_another_setup(empty_postgres_url: str, api: str) -> None:
-    with (
-        psycopg.connect(empty_postgres_url) as other,
-        psycopg.connect(empty_postgres_url, autocommit=True) as watcher,
-    ):
-        other.execute("SELECT 1")
-        PostgresSaver(other).setup()
-        async with PostgresSaver(empty_postgres_url, max_size=1) as saver:
-            waiting = asyncio.ensure_future(saver.asetup() if api == "async" else asyncio.to_thread(saver.setup))
-            while not watcher.execute(WAITING).fetchall():
-                await asyncio.sleep(0.01)
-            other.commit()
-            await asyncio.wait_for(waiting, 300)
-            await fill(Client(saver, api), "t")
-            assert watcher.execute(f"SELECT count(*){SESSIONS} AND state = 'idle in transaction'").fetchone() == (0,)

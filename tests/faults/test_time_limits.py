@@ -94,8 +94,7 @@ saver.close()
 NAMES = ("put", "prune", "delete_thread", "delete_for_runs", "label", "copy_thread", "claim")
 
 
-@pytest.mark.parametrize("what", ["limit", "interrupt"])
-@pytest.mark.parametrize("when", ["while it waits", "while it sends"])
+@pytest.mark.parametrize(("when", "what"), [("while it waits", "limit"), ("while it sends", "interrupt")])
 def test_an_interrupt_ends_a_call_that_waits(postgres_url: str, when: str, what: str) -> None:
     """Each call of a saver that goes on. Nobody but the client tells the server that the call was given up."""
     command = [sys.executable, "-c", SCRIPT, postgres_url, when, what]
