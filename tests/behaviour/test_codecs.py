@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
-from fractions import Fraction
-from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Any
 
-import numpy as np
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
-from langgraph.types import Command, interrupt
-from pydantic import AnyUrl, BaseModel, SecretBytes, SecretStr
-from typing_extensions import TypedDict
+from pydantic import BaseModel, SecretBytes, SecretStr
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, CorruptCheckpoint, open_saver, register_codec
 from langgraph_checkpoint_custom.encoding import leaves, objects
@@ -26,14 +18,6 @@ from tests.exactly import same
 from tests.stores import Client, Store
 
 KEY = b"0123456789abcdef"
-VALUES: dict[str, Any] = {
-    "URL": AnyUrl("https://example.com/a"),
-    "number": np.int64(3),
-    "fraction": Fraction(1, 3),
-    "path": PurePosixPath("a"),
-    "tuple": (1, ("a", {"b": (2,)})),
-    "many": [(number, Fraction(number, 7)) for number in range(1000)],
-}
 
 
 @pytest.fixture(autouse=True)
@@ -49,101 +33,10 @@ def alike(one: Any, two: Any) -> bool:
     return same(dict(sorted(one.items())), dict(sorted(two.items())))
 
 
-async def test_they_come_back_from_every_place(client: Client) -> None:
-    first = await put(client, "1", VALUES, meta=metadata(0, mine=VALUES))
-    await client.put_writes(first, list(VALUES.items()), "task")
-    changed = {**VALUES, "many": [*VALUES["many"], (0, Fraction(0))]}
-    second = await put(client, "2", changed, parent=first, meta=metadata(1))
-    third = await put(client, "3", {**changed, "many": changed["many"][10:]}, parent=second, meta=metadata(2))
-    found = await get(client, first)
-    assert alike(found.checkpoint["channel_values"], VALUES)
-    assert same(dict(found.metadata)["mine"], VALUES)
-    assert alike({channel: value for _, channel, value in found.pending_writes or []}, VALUES)
-    assert alike((await get(client, second)).checkpoint["channel_values"], changed)
-    assert same((await get(client, third)).checkpoint["channel_values"]["many"], changed["many"][10:])
-    (listed,) = await client.all(config(), filter={"step": 0})
-    assert alike(listed.checkpoint["channel_values"], VALUES)
-
-
 async def test_a_tuple_in_metadata_is_found_by_a_list(client: Client) -> None:
     await put(client, "1", meta=metadata(0, pair=(1, ("a",))))
     (found,) = await client.all(config(), filter={"pair": [1, ["a"]]})
     assert dict(found.metadata)["pair"] == (1, ("a",))
-
-
-class Resource(BaseModel):
-    """What a tool of the Model Context Protocol returns."""
-
-    uri: AnyUrl
-    text: str = ""
-
-
-class State(TypedDict, total=False):
-    messages: Annotated[list[AnyMessage], add_messages]
-    sources: list[AnyUrl]
-    best: tuple[str, Any]
-    answer: str
-
-
-def agent(checkpointer: Any) -> Any:
-    """A model that calls a tool, the tool with URLs in its result, a question, and an answer."""
-
-    def model(state: State) -> Any:
-        if isinstance(state["messages"][-1], ToolMessage):
-            (resource,) = state["messages"][-1].artifact["resources"]
-            return {"messages": [AIMessage(f"found {resource.uri.host}")], "sources": [resource.uri]}
-        return {"messages": [AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}])]}
-
-    def tool(state: State) -> Any:
-        resource = Resource(uri=AnyUrl("https://example.com/a?b=c"))
-        result = {"resources": [resource], "uri": resource.uri, "took": np.timedelta64(3, "ms")}
-        return {"messages": [ToolMessage("done", tool_call_id="1", artifact=result)], "best": ("a", np.float32(0.5))}
-
-    def ask(state: State) -> Any:
-        said = interrupt({"may I open": state["sources"][0], "for": (timedelta(1), "best")})
-        assert type(state["best"]) is tuple
-        return {"answer": f"{said}: {state['sources'][0].path} {state['best'][1]}"}
-
-    builder = StateGraph(State)
-    for node in (model, tool, ask):
-        builder.add_node(node.__name__, node)
-    builder.add_edge(START, "model")
-    builder.add_conditional_edges(
-        "model", lambda state: "tool" if state["messages"][-1].tool_calls else "ask", ["tool", "ask"]
-    )
-    builder.add_edge("tool", "model")
-    builder.add_edge("ask", END)
-    return builder.compile(checkpointer=checkpointer)
-
-
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-async def test_an_agent_whose_tools_return_urls_runs_and_goes_on_in_another_process(
-    store: Store, api: str, durability: Any
-) -> None:
-    run: Any = {"configurable": {"thread_id": "1"}}
-    given: Any
-    for given in ({"messages": [HumanMessage("look it up")]}, Command(resume="yes")):
-        with store.open() as saver:  # Each has read nothing before.
-            graph = agent(saver)
-            if api == "async":
-                result = await graph.ainvoke(given, run, durability=durability)
-            else:
-                result = graph.invoke(given, run, durability=durability)
-    assert result["answer"] == "yes: /a 0.5"
-    with store.open() as saver:
-        client = Client(saver, api)
-        (message,) = [
-            each
-            for each in (await get(client, {"configurable": {"thread_id": "1"}})).checkpoint["channel_values"][
-                "messages"
-            ]
-            if isinstance(each, ToolMessage)
-        ]
-    expected = {
-        "resources": [Resource(uri=AnyUrl("https://example.com/a?b=c"))],
-        "uri": AnyUrl("https://example.com/a?b=c"),
-    }
-    assert same(message.artifact, expected | {"took": np.timedelta64(3, "ms")})
 
 
 # Codecs

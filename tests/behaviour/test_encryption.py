@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,37 +22,6 @@ CANARY = "canary-7f3a"
 def saver(store: Store) -> Iterator[CheckpointSaver]:
     with store.open(serde=EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")) as opened:
         yield opened
-
-
-async def put_secrets(client: Client) -> None:
-    values: dict[str, Any] = {"small": CANARY, "long": CANARY * 100, "list": [CANARY], "raw": CANARY.encode()}
-    versions = {"small": "1", "long": "1", "list": "1", "raw": "1"}  # And one without a version.
-    first = await put(client, "1", values | {"loose": [CANARY]}, versions=versions)
-    meta = metadata(1, **{"mine": CANARY, "nested": {CANARY: 1}, CANARY: "a key", "thread_id": CANARY})
-    second = await put(client, "2", values, parent=first, versions=versions, new={}, meta=meta)
-    await client.put_writes(second, [("a", CANARY), ("b", [CANARY]), ("__error__", CANARY)], "task")
-    await client.copy_thread("thread", "copy")
-
-
-def readable(database: Database) -> list[bytes]:
-    """Where the canary can be read: cells of the tables and, on SQLite, the files themselves."""
-    cells = database.cells()
-    if database.kind == "sqlite":
-        cells += [file.read_bytes() for file in Path(database.path).parent.glob(f"{Path(database.path).name}*")]
-    assert len(cells) > 50
-    return [cell for cell in cells if CANARY.encode() in cell]
-
-
-async def test_no_secret_is_readable_in_the_database(client: Client, database: Database) -> None:
-    await put_secrets(client)
-    assert readable(database) == []
-
-
-async def test_without_encryption_the_secret_is_readable(store: Store, database: Database, api: str) -> None:
-    """Shows that the test above can fail."""
-    with store.open() as plain:
-        await put_secrets(Client(plain, api))
-        assert len(readable(database)) >= 10
 
 
 class Wrapper:
@@ -89,27 +57,6 @@ async def test_no_secret_of_the_metadata_is_readable_with_a_custom_encrypting_se
     found = [row[0] for row in database.run("SELECT CAST(metadata_filter AS text) FROM checkpoints")]
     assert len(found) == 2
     assert all(CANARY not in row for row in found)
-
-
-async def test_everything_is_read_as_it_was_stored(client: Client) -> None:
-    await put_secrets(client)
-    for thread_id in ("thread", "copy"):
-        found = await get(client, config(thread_id))
-        assert found.checkpoint["channel_values"] == {
-            "small": CANARY,
-            "long": CANARY * 100,
-            "list": [CANARY],
-            "raw": CANARY.encode(),
-        }
-        assert found.metadata == metadata(
-            1, **{"mine": CANARY, "nested": {CANARY: 1}, CANARY: "a key"}, thread_id=CANARY
-        )
-        assert sorted(found.pending_writes or []) == [
-            ("task", "__error__", CANARY),
-            ("task", "a", CANARY),
-            ("task", "b", [CANARY]),
-        ]
-    assert (await get(client, config(checkpoint_id="1"))).checkpoint["channel_values"]["loose"] == [CANARY]
 
 
 async def test_filters_work_on_plaintext_and_on_encrypted_keys(client: Client) -> None:

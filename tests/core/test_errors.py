@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import copy
 import pickle
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timezone
 from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom import ThreadBusy, errors
+from langgraph_checkpoint_custom import errors
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue, UnstorableValue
 
 PACKAGE = Path(errors.__file__).parent
@@ -54,15 +52,3 @@ def test_errors_survive_pickle_and_copy(cls: type[BaseException]) -> None:
         other = way(error)
         assert type(other) is cls
         assert (str(other), other.args, vars(other)) == (str(error), error.args, vars(error))
-
-
-def busy() -> None:
-    raise ThreadBusy("1", "me", WHEN)
-
-
-def test_a_process_pool_returns_them_to_its_caller() -> None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        with pytest.raises(ThreadBusy) as raised:
-            pool.submit(busy).result()
-        assert (raised.value.thread_id, raised.value.owner, raised.value.expires_at) == ("1", "me", WHEN)
-        assert pool.submit(int).result() == 0

@@ -422,18 +422,6 @@ def test_a_codec_needs_a_class_that_is_not_stored_as_it_is(cls: Any) -> None:
 # Secrets
 
 
-@pytest.mark.parametrize("secret", [SecretStr("hidden"), pydantic.SecretBytes(b"hidden")])
-@pytest.mark.parametrize("options", [{}, {"on_inexact": "store"}])
-@pytest.mark.parametrize("serde", [LANGGRAPH, JsonPlusSerializer(pickle_fallback=True)])
-def test_a_secret_is_not_stored_in_clear(secret: Any, options: Any, serde: Any) -> None:
-    writing = exact_serializer(serde, **options)
-    for value in (secret, [secret], Model(anything=[secret]), Point(secret), [Reduced(), secret], [secret, Reduced()]):
-        with pytest.raises(TypeError, match=r"EncryptedSerializer as serde, or call register_codec\(Secret|Reduced"):
-            writing.dumps_typed(value)
-        encrypting = exact_serializer(JsonPlusSerializer(pickle_fallback=True), encrypted=True, **options)
-        assert encrypting.loads_typed(encrypting.dumps_typed(secret)) == secret
-
-
 def test_pickle_does_not_store_a_secret_in_clear_beside_what_only_pickle_can_store() -> None:
     with pytest.raises(SecretInClear):
         exact_serializer(JsonPlusSerializer(pickle_fallback=True)).dumps_typed([Reduced(), SecretStr("hidden")])
