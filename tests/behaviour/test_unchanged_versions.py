@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from copy import deepcopy
-from itertools import product
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
@@ -56,14 +55,6 @@ CHANGES = {
 WRITERS = ("has stored the parent", "has read the parent", "has not read it")
 
 
-def each_change(others: Sequence[str] = ("",)) -> list[Any]:
-    """Each change with each of the others."""
-    return [
-        pytest.param(CHANGES[name], other, id=f"{name}, {other}" if other else name)
-        for name, other in product(CHANGES, others)
-    ]
-
-
 class Row(NamedTuple):
     """The channels whose values are in a checkpoint's document, and those in blobs with their versions."""
 
@@ -75,10 +66,13 @@ IN_DOCUMENT = Row(["list"], {})
 IN_BLOB = Row([], VERSIONS)
 
 
-def row_of(database: Database, checkpoint_id: str) -> Row:
+def row_of(database: Database, checkpoint_id: str, thread_id: str = "thread") -> Row:
     """What the row of a checkpoint names."""
-    sql = "SELECT inline_channels, blob_channels, blob_versions FROM checkpoints WHERE checkpoint_id = :checkpoint_id"
-    (found,) = database.run(sql, checkpoint_id=checkpoint_id)
+    sql = (
+        "SELECT inline_channels, blob_channels, blob_versions FROM checkpoints"
+        " WHERE thread_id = :thread_id AND checkpoint_id = :checkpoint_id"
+    )
+    (found,) = database.run(sql, thread_id=thread_id, checkpoint_id=checkpoint_id)
     inline, channels, versions = map(json.loads, found) if database.kind == "sqlite" else found
     return Row(list(inline), dict(zip(channels, versions, strict=True)))
 
@@ -102,22 +96,22 @@ async def value_of(client: Client, where: RunnableConfig) -> Any:
     return (await get(client, where)).checkpoint["channel_values"]["list"]
 
 
-@pytest.mark.parametrize(
-    ("change", "writer"),
-    each_change(WRITERS),
-)
+@pytest.mark.parametrize("writer", WRITERS)
 async def test_the_object_and_the_parents_row_decide(
-    store: Store, client: Client, database: Database, change: Change, writer: str
+    store: Store, client: Client, database: Database, writer: str
 ) -> None:
-    parent = await put(client, "1", {"list": deepcopy(change.before)}, versions=VERSIONS)
-    async with store.open() as other:
-        its = client if writer == "has stored the parent" else Client(other, client.api)
-        if writer == "has read the parent":
-            await get(its, parent)
-        child = await put(its, "2", {"list": deepcopy(change.now)}, parent=parent, versions=VERSIONS, new={})
-    assert await value_of(client, child) == change.stored
-    assert await value_of(client, parent) == change.before
-    assert row_of(database, "2") == (IN_BLOB if change.in_blob else IN_DOCUMENT)
+    for name, change in CHANGES.items():
+        old = {"list": deepcopy(change.before)}
+        parent = await put(client, "1", old, versions=VERSIONS, thread_id=name)
+        async with store.open() as other:
+            its = client if writer == "has stored the parent" else Client(other, client.api)
+            if writer == "has read the parent":
+                await get(its, parent)
+            now = {"list": deepcopy(change.now)}
+            child = await put(its, "2", now, parent=parent, versions=VERSIONS, new={}, thread_id=name)
+        assert await value_of(client, child) == change.stored, name
+        assert await value_of(client, parent) == change.before, name
+        assert row_of(database, "2", name) == (IN_BLOB if change.in_blob else IN_DOCUMENT), name
 
 
 @pytest.mark.parametrize(
@@ -150,45 +144,26 @@ async def test_it_is_the_same_beside_a_large_value(
     assert row_of(database, "2") == (Row([], versions) if in_blob else Row(["list"], {"other": "1"}))
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-@pytest.mark.parametrize(("change", "_"), each_change())
-async def test_two_savers_of_which_one_has_read_the_parents_store_the_same_rows(
-    store: Store, client: Client, database: Database, change: Change, _: str, steps: int
-) -> None:
-    for thread_id in ("read", "unread"):
-        where = await put(client, "1", {"list": deepcopy(change.before)}, versions=VERSIONS, thread_id=thread_id)
-        for step in range(steps):
-            async with store.open() as other:
-                its = Client(other, client.api)
-                if thread_id == "read":
-                    await get(its, where)
-                values = {"list": deepcopy(change.now)}
-                where = await put(
-                    its, f"2 {step}", values, parent=where, versions=VERSIONS, new={}, thread_id=thread_id
-                )
-    assert rows_of(database, "read") == rows_of(database, "unread")
-
-
 PARENTS = ("no parent", "a parent that was deleted", "a parent that it stored and that was deleted")
 
 
-@pytest.mark.parametrize(
-    ("change", "parent"),
-    each_change(PARENTS),
-)
+@pytest.mark.parametrize("parent", PARENTS)
 async def test_without_a_parents_row_the_object_decides(
-    store: Store, client: Client, database: Database, change: Change, parent: str
+    store: Store, client: Client, database: Database, parent: str
 ) -> None:
-    where = None
-    if parent != "no parent":
-        where = await put(client, "1", {"list": deepcopy(change.before)}, versions=VERSIONS)
-        await client.delete_thread("thread")
-    async with store.open() as other:
-        its = client if "stored" in parent else Client(other, client.api)
-        child = await put(its, "2", {"list": deepcopy(change.now)}, parent=where, versions=VERSIONS, new={})
-    assert await value_of(client, child) == change.now
-    if its is not client:  # The row that it stored may name the value as the blob that it was.
-        assert row_of(database, "2") == (IN_BLOB if change.now[: len(LONG)] == LONG else IN_DOCUMENT)
+    for name, change in CHANGES.items():
+        where = None
+        if parent != "no parent":
+            old = {"list": deepcopy(change.before)}
+            where = await put(client, "1", old, versions=VERSIONS, thread_id=name)
+            await client.delete_thread(name)
+        async with store.open() as other:
+            its = client if "stored" in parent else Client(other, client.api)
+            now = {"list": deepcopy(change.now)}
+            child = await put(its, "2", now, parent=where, versions=VERSIONS, new={}, thread_id=name)
+        assert await value_of(client, child) == change.now, name
+        if its is not client:  # The row that it stored may name the value as the blob that it was.
+            assert row_of(database, "2", name) == (IN_BLOB if change.now[: len(LONG)] == LONG else IN_DOCUMENT), name
 
 
 @pytest.mark.parametrize("writer", WRITERS[1:])
