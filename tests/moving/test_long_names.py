@@ -31,20 +31,6 @@ def threads_of(saver: CheckpointSaver) -> list[str]:
     return sorted(thread.thread_id for thread in saver.threads())
 
 
-def test_names_that_the_official_savers_store_are_moved(official: Official, store: Store) -> None:
-    with official.open() as source, store.open() as target:
-        for number, make in enumerate((wide_join, deep_nest)):
-            make().compile(source).invoke({"log": []}, {"configurable": {"thread_id": f"{number}"}})
-        first = step(source, "t", None, **{COMPRESSIBLE: [1]})
-        first["configurable"]["checkpoint_ns"] = COMPRESSIBLE
-        second = step(source, "t", first, **{COMPRESSIBLE: [LONG]})
-        source.put_writes(second, [(COMPRESSIBLE, [2])], "task", COMPRESSIBLE)
-        moved = migrate(official.url, target, verify=True)
-        assert (moved.threads, moved.problems) == (3, {})
-        assert moved.verified == moved.checkpoints == len(everything(source)) == len(everything(target))
-        assert migrate(official.url, target).checkpoints == 0
-
-
 def test_a_thread_that_the_target_cannot_hold_is_a_problem(tmp_path: Path, store: Store) -> None:
     official = Official("sqlite", f"sqlite:///{tmp_path / 'official.db'}")
     with official.open() as source, store.open() as target:

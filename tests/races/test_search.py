@@ -17,7 +17,6 @@ THREADS = ["t", "u"]
 OK: Answer = ("ok", exact(None))
 PRUNE = Call("prune", (["t"],))
 LABEL = Call("label", (config_of(("t", "", id_of(1))), "label"))
-UNLABEL = Call("unlabel", ("t", "label"))
 ROLLBACK = Call("rollback", ("t", id_of(1)))
 LIST = Call("list", ({"configurable": {"thread_id": "t"}},))
 
@@ -65,11 +64,6 @@ def store() -> Store:
     return Store()
 
 
-def test_overlapping_calls_may_come_in_either_order(store: Store) -> None:
-    for seen in (store.seen(), store.seen(PRUNE)):
-        assert store.verdict(store.left(PRUNE), (PRUNE, 1, 5, OK), (LIST, 2, 3, seen)) is Verdict.FINE
-
-
 def test_a_call_that_has_ended_is_visible(store: Store) -> None:
     left = store.left(PRUNE)
     assert store.verdict(left, (PRUNE, 1, 2, OK), (LIST, 3, 4, store.seen(PRUNE))) is Verdict.FINE
@@ -92,40 +86,6 @@ def test_two_concurrent_deletions_do_not_delete_everything(store: Store) -> None
     history = [(PRUNE, 0, 9, OK), (ROLLBACK, 0, 9, config(1))]
     assert store.verdict(store.left(ROLLBACK, PRUNE), *history) is Verdict.FINE
     assert store.verdict(store.left(Call("delete_thread", ("t",))), *history) is Verdict.WRONG
-
-
-def test_a_call_that_changes_nothing_now_may_change_something_later(store: Store) -> None:
-    back = Call("rollback", ("t", id_of(3)))
-    history = [(small(4), 1, 2, config(4)), (LIST, 1, 3, store.seen(small(4))), (back, 0, 9, config(3))]
-    assert store.verdict(store.left(), *history) is Verdict.FINE
-
-
-def test_a_deletion_may_become_visible_after_a_small_row_stored_meanwhile(store: Store) -> None:
-    late = store.left(PRUNE, small(4))
-    history = [(PRUNE, 0, 9, OK), (small(4), 1, 2, config(4))]
-    assert store.verdict(late, *history) is Verdict.FINE
-    assert store.verdict(late, *history, (LIST, 3, 4, store.seen(small(4)))) is Verdict.LATE
-    locking = Call("put", small(4).args)
-    history = [(PRUNE, 0, 9, OK), (locking, 1, 2, config(4)), (LIST, 3, 4, store.seen(small(4)))]
-    assert store.verdict(late, *history) is Verdict.WRONG
-
-
-def test_a_deletion_may_become_visible_after_an_unlabel_made_meanwhile(store: Store) -> None:
-    history = [(LABEL, 0, 1, config(1)), (PRUNE, 2, 9, OK), (UNLABEL, 3, 4, ("ok", exact(True)))]
-    left = store.left(LABEL, PRUNE, UNLABEL)
-    assert store.verdict(left, *history) is Verdict.FINE
-    assert store.verdict(left, *history, (LIST, 5, 6, store.seen())) is Verdict.LATE
-    assert store.verdict(left, *history, (LIST, 5, 6, store.seen(LABEL, PRUNE))) is Verdict.FINE
-
-
-def test_a_call_for_all_threads_may_miss_a_copy_that_is_not_visible_yet(store: Store) -> None:
-    copy, runs = Call("copy_thread", ("t", "u")), Call("delete_for_runs", (["old"],))
-    left = store.left(copy, Call("delete_thread", ("t",)))
-    locking = Call("put", small(4).args), config(4)
-    meanwhile = [(copy, 0, 3, OK), (locking[0], 0, 1, locking[1]), (runs, 2, 9, OK)]
-    assert store.verdict(left, *meanwhile) is Verdict.LATE
-    before = [(copy, 0, 1, OK), (locking[0], 0, 1, locking[1]), (runs, 2, 9, OK)]
-    assert store.verdict(left, *before) is Verdict.WRONG
 
 
 def test_every_thread_is_checked(store: Store) -> None:

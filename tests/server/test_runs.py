@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph_sdk.errors import ConflictError
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from tests.behaviour.helpers import anywhere
@@ -58,24 +55,6 @@ async def test_the_history_takes_limit_before_and_metadata(threads: Threads) -> 
     assert await thread.history(metadata={"step": 77}) == []
     for each in complete:
         assert await thread.state(each["checkpoint_id"]) == each
-
-
-async def test_the_state_can_be_changed_by_hand(threads: Threads) -> None:
-    thread = await threads.new("steps")
-    await thread.wait({"done": []})
-    await thread.update({"done": ["by hand"]}, as_node="first")
-    state = await thread.state()
-    assert (state["values"]["done"], state["next"]) == ([*ALL, "by hand"], ["second"])
-    assert state["metadata"]["source"] == "update"
-    assert await thread.wait() == {"done": [*ALL, "by hand", "second", "third"]}
-
-
-async def test_a_thread_can_be_created_from_steps(threads: Threads) -> None:
-    steps: Any = [{"updates": [{"values": {"done": [node]}, "as_node": node}]} for node in ("first", "second")]
-    made = await threads.client.threads.create(graph_id="steps", supersteps=steps)
-    thread = threads.known("steps", made["thread_id"])
-    assert (await thread.state())["next"] == ["third"]
-    assert await thread.wait() == {"done": ALL}
 
 
 async def test_a_run_may_start_from_an_old_checkpoint(threads: Threads) -> None:
@@ -132,45 +111,6 @@ async def test_values_of_every_type_are_read_unchanged(threads: Threads) -> None
     thread = await threads.new("values")
     await thread.wait({})
     assert (await thread.wait(command={"resume": True}))["different"] == []
-
-
-async def test_runs_on_many_threads_are_concurrent(threads: Threads) -> None:
-    made = await asyncio.gather(*(threads.new("many") for _ in range(20)))
-    given = await asyncio.gather(*(thread.wait({"branches": 10 + number}) for number, thread in enumerate(made)))
-    assert given == [{"branches": 10 + number, "sums": sum(range(10 + number))} for number in range(20)]
-    states = await asyncio.gather(*(thread.state() for thread in made))
-    assert [state["values"] for state in states] == given
-
-
-async def test_runs_on_one_thread_follow_one_another(threads: Threads) -> None:
-    thread = await threads.new("steps")
-    runs = await asyncio.gather(*(thread.begin({"done": []}, multitask_strategy="enqueue") for _ in range(4)))
-    for run_id in runs:
-        await thread.join(run_id)
-    assert (await thread.state())["values"] == {"done": ALL * 4}
-    with_runs = {each["metadata"].get("run_id") for each in await thread.history(limit=100)}
-    assert with_runs == set(runs)
-
-
-async def test_a_second_run_may_be_rejected_or_wait(threads: Threads, tmp_path: Path) -> None:
-    thread, gate = await threads.new("steps"), Gate(tmp_path)
-    held = await thread.begin(gate.input())
-    await gate.reached()
-    with pytest.raises(ConflictError):
-        await thread.begin(NO_GATE, multitask_strategy="reject")
-    waits = await thread.begin(NO_GATE, multitask_strategy="enqueue")
-    gate.open()
-    assert (await thread.join(held))["done"] == ALL
-    assert (await thread.join(waits))["done"] == ALL * 2
-
-
-async def test_a_second_run_may_interrupt_the_first(threads: Threads, tmp_path: Path) -> None:
-    thread, gate = await threads.new("steps"), Gate(tmp_path)
-    held = await thread.begin(gate.input(), durability="sync")
-    await gate.reached()
-    state = await thread.wait(NO_GATE, multitask_strategy="interrupt")
-    assert state["done"] == ["first", *ALL]
-    assert await thread.status(held) == "interrupted"
 
 
 async def test_a_second_run_may_roll_back_the_first(threads: Threads, saver: CheckpointSaver, tmp_path: Path) -> None:
