@@ -76,6 +76,7 @@ SAMPLED = {
     "behaviour/test_loops_without_sockets.py": 4,
     "migrations/test_two_versions.py": 2,
     "plans/test_deletions.py": 2,
+    "plans/test_lists.py": 2,
     "races/test_changed_rows.py": 2,
     "races/test_pairs.py": 6,
 }

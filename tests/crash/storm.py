@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom import SqliteSaver
 from tests.behaviour.helpers import checkpoint, config, metadata
 
 THREADS = 8
-INTERRUPTS = 1000
+INTERRUPTS = 600
 # Maximal seconds between two interrupts: enough for a few writes.
 PAUSE = 0.004
 

@@ -26,7 +26,7 @@ from tests.stores import Client, Store
 # More kills than a run needs to finish.
 MANY = 100
 # Kills of writers, of processes that create the tables, and of runs in each durability.
-KILLS, SETUP_KILLS, RUN_KILLS = 40, 10, 10
+KILLS, SETUP_KILLS, RUN_KILLS = 24, 6, 6
 # Threads that are written at the same time.
 TOGETHER = 16
 
