@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -122,14 +121,6 @@ def test_many_writers_lose_no_update(saver: CheckpointSaver) -> None:
         numbers = list(pool.map(lambda number: runner.run(add, attempt(), THREAD, {f"{number}": number}), range(40)))
     assert sorted(numbers) == list(range(1, 41))
     assert values(runner) == {**{f"{number}": number for number in range(40)}, "number": 40}
-
-
-async def test_many_tasks_lose_no_update(store: Store) -> None:
-    async with store.open() as saver:
-        await saver.asetup()
-        runner = OperationRunner(saver)
-        numbers = await asyncio.gather(*(runner.arun(add, attempt(), THREAD, {}) for _ in range(40)))
-        assert sorted(numbers) == list(range(1, 41))
 
 
 def test_a_new_id_sorts_after_the_newest_even_if_the_clock_is_behind(saver: CheckpointSaver) -> None:

@@ -282,12 +282,6 @@ def test_a_paused_owner_whose_claim_expired_stores_nothing(store: Store) -> None
         lease.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize(("thread_id", "options"), [("t", {"ttl_seconds": 0}), ("t", {"ttl_seconds": -1.0}), ({}, {})])
-def test_impossible_claims_are_refused(saver: CheckpointSaver, thread_id: Any, options: Any) -> None:
-    with pytest.raises(ConfigError):
-        saver.claim(thread_id, **options)
-
-
 async def test_an_empty_token_is_not_a_claim(client: Client) -> None:
     nobodys: RunnableConfig = {"configurable": {**config("thread", "1")["configurable"], CLAIM_KEY: ""}}
     async with claimed(client):

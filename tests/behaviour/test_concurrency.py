@@ -100,13 +100,6 @@ class Blocking(Client):
         return getattr(self.saver, name)(*args, **kwargs)
 
 
-@pytest.mark.parametrize("way", ["sync", "a loop in each"])
-def test_16_os_threads_run_concurrently(saver: CheckpointSaver, way: str) -> None:
-    client = Blocking(saver) if way == "sync" else Client(saver, "async")
-    in_workers(lambda number: asyncio.run(run_thread(client, f"t {number}")))
-    assert len(list(saver.list(None))) == WORKERS * STEPS
-
-
 def test_os_threads_and_tasks_run_concurrently(saver: CheckpointSaver) -> None:
     async def tasks(number: int) -> None:
         client = Client(saver, "async")

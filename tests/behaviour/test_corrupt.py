@@ -141,14 +141,6 @@ async def test_a_missing_seed_raises(client: Client, database: Database) -> None
     await expect(client, HISTORY, channel="b", type=None, checkpoint_id="1")
 
 
-async def test_an_overwritten_seed_or_write_of_the_history_raises(client: Client, database: Database) -> None:
-    await put_thread(client)
-    database.run("UPDATE blobs SET value = :data, type = 'msgpack' WHERE channel = 'b'", data=b"\xc1")
-    await expect(client, HISTORY, channel="b", type="msgpack", checkpoint_id="1")
-    database.run("UPDATE writes SET value = :data, type = 'odd' WHERE channel = 'b'", data=b"\xc1")
-    await expect(client, HISTORY, channel="b", type="odd", checkpoint_id="1")
-
-
 async def test_an_overwritten_send_of_an_old_checkpoint_raises(client: Client, database: Database) -> None:
     parent = await put(client, "1", thread_id="t", ns="sub", v=1)
     await client.put_writes(parent, [(TASKS, Send("a", 1))], "task")

@@ -17,10 +17,8 @@ from tests.behaviour.helpers import (
     NextId,
     anywhere,
     config,
-    get,
     ids_of,
     metadata,
-    next_uuid,
     put,
     put_chain,
     put_delta_chain,
@@ -28,13 +26,6 @@ from tests.behaviour.helpers import (
 from tests.stores import Client, Store
 
 MANY = 2 * PAGE + 7
-
-
-async def test_list_returns_what_get_tuple_returns(client: Client) -> None:
-    for where in await put_chain(client, next_uuid, 3, values={"list": [1], "text": "a"}):
-        await client.put_writes(where, [("a", 1)], "task")
-    for found in await client.all(config()):
-        assert found == await get(client, found.config)
 
 
 async def test_before_may_be_nested_or_flat(client: Client, next_id: NextId) -> None:

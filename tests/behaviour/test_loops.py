@@ -60,15 +60,6 @@ def test_a_saver_works_in_consecutive_event_loops(saver: CheckpointSaver) -> Non
     assert len(list(saver.list(None))) == 3
 
 
-async def test_sync_calls_work_inside_a_running_loop(saver: CheckpointSaver) -> None:
-    for number in range(3):
-        await use(saver, f"async {number}")
-        use_sync(saver, f"sync {number}")
-    async for found in saver.alist(None):
-        use_sync(saver, f"inside {found.config['configurable']['thread_id']}")
-    assert len(list(saver.list(None))) == 12
-
-
 async def test_sync_calls_work_inside_a_loop_while_its_tasks_wait(saver: CheckpointSaver) -> None:
     """They need nothing from the loop, which is blocked."""
     tasks = [asyncio.create_task(use(saver, f"async {number}")) for number in range(8)]

@@ -9,8 +9,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import START, StateGraph
 
-from langgraph_checkpoint_custom import ConfigError
-from langgraph_checkpoint_custom.model.keys import MAX_NAME
 from tests.behaviour.helpers import (
     LONG,
     Database,
@@ -18,7 +16,6 @@ from tests.behaviour.helpers import (
     config,
     delta_history,
     get,
-    id_of,
     ids_of,
     metadata,
     next_uuid,
@@ -121,14 +118,6 @@ async def test_many_namespaces_with_long_names_are_listed_page_by_page(client: C
     assert [one.config["configurable"]["checkpoint_ns"] for one in found] == names[::-1]
 
 
-async def test_a_thread_with_long_names_is_forked(client: Client, database: Database) -> None:
-    channel = longest(database, "c")
-    first = await put(client, next_uuid(), {channel: [LONG, 1]})
-    await put(client, next_uuid(), {channel: [LONG, 2]}, parent=first)
-    await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(first))
-    assert (await get(client, config("fork"))).checkpoint["channel_values"] == {channel: [LONG, 1]}
-
-
 async def test_delta_channels_with_long_names_are_rebuilt(client: Client, database: Database) -> None:
     ns, channel = longest(database, "n"), longest(database, "d")
     configs = await put_delta_chain(client, next_uuid, 5, [0], ns=ns)
@@ -142,16 +131,3 @@ async def test_delta_channels_with_long_names_are_rebuilt(client: Client, databa
     assert await client.history(last, [channel]) == expected
     await client.prune(["long"])
     assert await client.history(last, [channel]) == expected
-
-
-async def test_what_no_graph_makes_is_refused_before_anything_is_written(client: Client, database: Database) -> None:
-    await put(client, "1", {"a": [1]})
-    before = database.cells()
-    for what, call in {
-        "checkpoint_ns": put(client, "2", ns="n" * (MAX_NAME + 1)),
-        "channel": put(client, "2", {"c" * (MAX_NAME + 1): [LONG]}),
-        "channel version": put(client, "2", {"c": [LONG]}, versions={"c": "v" * (MAX_NAME + 1)}),
-    }.items():
-        with pytest.raises(ConfigError, match=f"{what} has 1,048,577 bytes, the limit is 1,048,576"):
-            await call
-    assert database.cells() == before

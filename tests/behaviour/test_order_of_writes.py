@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
-from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.behaviour.helpers import config, get, put
 from tests.stores import Client
@@ -68,12 +67,3 @@ async def test_the_history_returns_writes_in_the_same_order(client: Client) -> N
     second = await put(client, "2", parent=first)
     history = await client.history(second, ["a"])
     assert history["a"]["writes"] == [row for row in expected(made) if row[1] == "a"]
-
-
-async def test_the_order_is_that_of_langgraphs_own_saver(client: Client) -> None:
-    memory = Client(InMemorySaver(), client.api)
-    for each in (client, memory):
-        where = await put(each, "1")
-        for call in calls():
-            await each.put_writes(where, call.writes, call.task_id, call.task_path)
-    assert (await get(client, config())).pending_writes == (await get(memory, config())).pending_writes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_checkpoint_custom import ConfigError
 from tests.behaviour.helpers import (
     LONG,
     Database,
@@ -65,16 +64,6 @@ async def test_delete_leaves_nothing(client: Client, database: Database, strateg
     await client.prune(["thread"], strategy=strategy)
     assert await client.all(anywhere()) == []
     assert database.counts() == {"checkpoints": 4, "writes": 4, "blobs": 4}
-
-
-@pytest.mark.parametrize("strategy", ["", "keep", "KEEP_LATEST", None])
-async def test_an_unknown_strategy_is_refused(client: Client, database: Database, strategy: str) -> None:
-    await put_many(client, next_uuid, 2)
-    before = database.cells()
-    for thread_ids in (["thread"], []):
-        with pytest.raises(ConfigError, match="strategy"):
-            await client.prune(thread_ids, strategy=strategy)
-    assert database.cells() == before
 
 
 async def test_delete_thread_leaves_nothing(client: Client, database: Database) -> None:

@@ -193,29 +193,6 @@ async def test_a_rollback_over_a_labelled_checkpoint_is_refused(
     assert await client.do("labels", "thread") == {"keep": configs[2]}
 
 
-async def test_other_threads_and_tenants_are_unchanged(client: Client, next_id: NextId) -> None:
-    acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
-    ids = [next_id() for _ in range(3)]
-    for own in (client, acme):
-        for thread_id in ("thread", "other"):
-            for each in ids:
-                await put(own, each, {"v": [1]}, thread_id=thread_id)
-    await acme.do("rollback", "thread", ids[0])
-    assert [len(await own.all(anywhere(each))) for own in (client, acme) for each in ("thread", "other")] == [
-        3,
-        3,
-        1,
-        3,
-    ]
-    assert await acme.do("delete_checkpoint", config("other", ids[1])) is True
-    assert [len(await own.all(anywhere(each))) for own in (client, acme) for each in ("thread", "other")] == [
-        3,
-        3,
-        1,
-        2,
-    ]
-
-
 @pytest.mark.leaves_writes("of the run that gets an error")
 async def test_a_run_that_continues_during_a_rollback_gets_an_error(store: Store, api: str) -> None:
     with store.open(concurrent_writers="reject") as saver:

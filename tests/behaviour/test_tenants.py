@@ -29,7 +29,6 @@ from tests.behaviour.helpers import (
     put,
     put_delta_chain,
 )
-from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
 
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
@@ -119,15 +118,6 @@ async def test_pages_histories_and_claims_belong_to_the_tenant(client: Client) -
             own.saver.claim("thread").__enter__()  # type: ignore[attr-defined]
         with other.saver.claim("thread"), client.saver.claim("thread"):  # type: ignore[attr-defined]
             pass
-
-
-async def test_graphs_run_for_a_tenant(client: Client) -> None:
-    where: Any = {"configurable": {"thread_id": "thread"}}
-    for own, name in zip(clients(client), TENANTS, strict=True):
-        graph = chain(Log, one=says(f"for {name}")).compile(checkpointer=own.saver)
-        for turn in range(2):
-            assert (await graph.ainvoke({"log": [f"{name} {turn}"]}, where))["log"][0] == f"{name} 0"
-        assert len([state async for state in graph.aget_state_history(where)]) == 6
 
 
 async def test_errors_name_the_thread_as_the_caller_does(client: Client, database: Database) -> None:

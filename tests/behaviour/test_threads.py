@@ -93,18 +93,6 @@ async def test_the_pages_of_threads_have_each_thread_once(
     assert names(await client.collect("threads", before=config(checkpoint_id=newest))) == expected[2:]
 
 
-async def test_threads_are_found_after_a_busy_one(
-    client: Client, next_id: NextId, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for thread_id in "abc":
-        await put(client, next_id(), thread_id=thread_id)
-    await put_chain(client, next_id, 30, thread_id="busy")
-    for reach in (1, 20, 32, 33, 34, 1000):
-        monkeypatch.setattr(core_threads, "FARTHEST", reach)
-        for limit in (1, 2, 4, 5):
-            assert names(await client.collect("threads", limit=limit)) == ["busy", "c", "b", "a"][:limit]
-
-
 async def test_a_filter_applies_to_the_newest_checkpoint(client: Client, next_id: NextId) -> None:
     for thread_id, users in {"a": ["x", "y"], "b": ["y", "x"], "c": ["x" * 300]}.items():
         for user in users:

@@ -12,7 +12,7 @@ import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-from langgraph.store.postgres import AsyncPostgresStore, PostgresStore
+from langgraph.store.postgres import AsyncPostgresStore
 from psycopg.rows import dict_row, namedtuple_row, scalar_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
@@ -109,29 +109,6 @@ async def test_an_async_pool_is_shared_with_langgraphs_store_while_both_work(
         assert len(await store.asearch(("notes",), limit=20)) == 8
         await saver.aclose()
         await store.aput(("notes",), "after", {"turn": 0})
-
-
-async def test_a_pool_is_shared_with_langgraphs_store_while_both_work(empty_postgres_url: str) -> None:
-    options: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
-    shared: Any = ConnectionPool(empty_postgres_url, kwargs=options, max_size=4, open=True)
-    with shared as pool:
-        store = PostgresStore(pool)
-        store.setup()
-        saver = PostgresSaver(pool)
-        saver.setup()
-
-        def remember(number: int) -> None:
-            for turn in range(6):
-                store.put(("notes",), f"{number}", {"turn": turn})
-                found = store.get(("notes",), f"{number}")
-                assert found is not None
-                assert found.value == {"turn": turn}
-
-        lives = [life(Client(saver, "sync"), f"{number}", steps=6) for number in range(8)]
-        await asyncio.gather(*lives, *(asyncio.to_thread(remember, number) for number in range(8)))
-        assert len(store.search(("notes",), limit=20)) == 8
-        saver.close()
-        store.put(("notes",), "after", {"turn": 0})
 
 
 async def ended(connection: Any, how: str) -> None:

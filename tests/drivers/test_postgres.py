@@ -17,7 +17,6 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import (
     ClosedError,
-    ConfigError,
     ConnectionLost,
     PostgresSaver,
     StorageError,
@@ -180,15 +179,6 @@ async def test_a_broken_connection_of_the_caller_raises_and_is_not_retried(postg
         proxy.cut()
         with pytest.raises(ConnectionLost, match="connection to PostgreSQL was lost"):
             saver.get_tuple(generate_config("t"))
-
-
-def test_something_other_than_a_source_of_connections_is_refused() -> None:
-    with pytest.raises(ConfigError, match="not a dict"):
-        PostgresSaver({})  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="min_size"):
-        PostgresSaver("postgresql://nowhere", min_size=3, max_size=2)
-    with pytest.raises(ConfigError, match="pool_timeout"):
-        PostgresSaver("postgresql://nowhere", pool_timeout=-1)
 
 
 @asynccontextmanager

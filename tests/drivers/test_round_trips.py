@@ -180,22 +180,3 @@ async def test_a_callers_session_is_not_changed(postgres_url: str) -> None:
         saver.get_delta_channel_history(config=last, channels=["log"])
         saver.prune(["t"])
         assert connection.execute("SHOW jit").fetchone() == before == ("on",)
-
-
-async def test_a_callers_connection_is_used_inside_its_transaction(postgres_url: str) -> None:
-    checkpoint = generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
-    with psycopg.connect(postgres_url) as connection:
-        saver = PostgresSaver(connection)
-        config = saver.put(generate_config("t"), checkpoint, generate_metadata(), {"a": "1"})
-        found = saver.get_tuple(config)
-        assert found is not None
-        assert found.checkpoint == checkpoint
-        connection.commit()
-        saver.put_writes(config, [("a", 1)], "task")
-        connection.rollback()
-        found = saver.get_tuple(config)
-        # Both ran in transactions of the caller, and the second was rolled back.
-        assert found is not None
-        assert found.pending_writes == []
-        saver.close()
-        assert not connection.closed
