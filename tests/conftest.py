@@ -333,7 +333,7 @@ def own_postgres_url(request: pytest.FixtureRequest, is_citus: bool) -> Iterator
 
 # Tests that change the tables, which only the coordinator can do.
 ON_COORDINATOR = {"test_searchable.py", "test_options.py"}
-# Tests, and files of tests, of what distributed tables do not have, with the reason. docs/scaling.md says the same.
+# Tests, and files of tests, of what distributed tables do not have, with the reason. docs/postgres.md says the same.
 NOT_DISTRIBUTED = {
     "test_expired_claims_are_deleted": "claims that have expired are deleted by hand",
     "test_a_policy_that_was_weakened_is_drift": "there is no row-level security",

@@ -287,7 +287,7 @@ def test_the_documents_queries_run(name: str, postgres_url: str) -> None:
     ],
 )
 def test_the_comparison_says_what_savers_have(row: str, saver: type[BaseCheckpointSaver[str]]) -> None:
-    page = (ROOT / "docs" / "comparison.md").read_text("utf-8")
+    page = (ROOT / "docs" / "is-it-right.md").read_text("utf-8")
     (head,) = re.findall(r"^\| package (\| `delete_thread` .*) \|$", page, re.MULTILINE)
     (said,) = re.findall(rf"^\| {row} (\| (?:yes|no)\b.*) \|$", page, re.MULTILINE)
     methods = re.findall(r"`(\w+)`", head)

@@ -1,4 +1,4 @@
-"""Backups during runs, by the commands of docs/postgres.md and docs/choosing-a-database.md."""
+"""Backups during runs, by the commands of docs/postgres.md and docs/sqlite.md."""
 
 from __future__ import annotations
 
