@@ -119,7 +119,7 @@ def _bytes_of_tables(url: str) -> int:
 def test_a_chat_with_a_delta_channel_takes_about_as_much_space_with_either_saver(
     database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    sizes = []
+    sizes: list[int] = []
     for kind in (OfficialSqliteSaver, SqliteSaver) if database == "sqlite" else (OfficialPostgresSaver, PostgresSaver):
         with ExitStack() as stack:
             if database == "sqlite":
@@ -129,7 +129,7 @@ def test_a_chat_with_a_delta_channel_takes_about_as_much_space_with_either_saver
                 sizes.append(file.stat().st_size)
             else:
                 url = request.getfixturevalue("empty_postgres_url")
-                saver = stack.enter_context(kind.from_conn_string(url))
+                saver: Any = stack.enter_context(kind.from_conn_string(url))
                 saver.setup()
                 before = _bytes_of_tables(url)
                 _chat(saver, 200)
