@@ -71,4 +71,4 @@ def _first_uuid7(microseconds: int) -> str:
 
 
 def _of_bits(number: int, bits: int) -> int:
-    return min(max(0, number), 2**bits - 1)
+    return min(max(0, number), (1 << bits) - 1)

@@ -123,7 +123,7 @@ class OwnThreads:
     def store(self, thread_id: str, part: Part) -> None:
         """Store a part of a thread; in one transaction, unless values have rows of their own."""
         d = self._dialect
-        trips = [d.store_move(self._store or "", thread_id, BEGUN)] if part.is_first else []
+        trips = [self._move(thread_id, BEGUN)] if part.is_first else []
         for one, parent in part.checkpoints:
             encoded: Any = work_out(self._saver._encode(*one.put_arguments(parent)))
             if isinstance(encoded, CheckpointRow):
@@ -135,8 +135,11 @@ class OwnThreads:
         for key, found in part.writes:
             trips += (d.insert_writes(key, rows, None) for rows in encode_foreign_writes(self._values, key, found))
         if part.moved is not None:
-            trips.append(d.store_move(self._store or "", thread_id, part.moved))
+            trips.append(self._move(thread_id, part.moved))
         self._send(thread_id, trips)
+
+    def _move(self, thread_id: str, moved: bytes) -> RoundTrip:
+        return self._dialect.ask("store_move", store=self._store or "", thread_id=thread_id, checkpoints=moved)
 
     def _send(self, thread_id: str, trips: list[RoundTrip]) -> None:
         if trips:
