@@ -46,6 +46,7 @@ METHODS: dict[str, Callable[[Client, Any], Awaitable[object]]] = {
     "put_writes": lambda client, bad: client.put_writes(config(bad, "1"), [("a", 1)], "task"),
     "put_writes of nothing": lambda client, bad: client.put_writes(config(bad, "1"), [], "task"),
     "get_tuple": lambda client, bad: client.get_tuple(config(bad)),
+    "check_interrupt": lambda client, bad: client.do("check_interrupt", config(bad), "id"),
     "list": lambda client, bad: client.all(config(bad)),
     "history": lambda client, bad: client.history(config(bad), ["a"]),
     "delete_thread": lambda client, bad: client.delete_thread(bad),
@@ -67,7 +68,7 @@ METHODS: dict[str, Callable[[Client, Any], Awaitable[object]]] = {
     "rollback": lambda client, bad: client.do("rollback", bad, "1"),
 }
 # They take no thread id, or only a prefix of one.
-WITHOUT_THREAD = {"acount_threads", "ainterrupts", "asweep", "asweep_status", "atenants"}
+WITHOUT_THREAD = {"acount_threads", "ainterrupts", "areencrypt", "asweep", "asweep_status", "atenants"}
 
 
 NO_TEXT: list[Any] = [None, 5, 1.5, True, b"a", ("a",)]
