@@ -243,7 +243,6 @@ ACROSS_THREADS = {
     "threads_waiting",
     "select_id_below",
     "select_interrupting",
-    "select_next_thread",
     "select_moves",
     "forget_moves",
     "threads_of_runs",

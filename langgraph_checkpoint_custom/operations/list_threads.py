@@ -297,7 +297,7 @@ def thread_exists(d: SqlDialect, thread_id: str) -> Steps[bool]:
 
     Round trips: 1.
     """
-    (rows,) = yield d.ask("thread_exists", thread_id=thread_id)
+    (rows,) = yield d.ask("select_keys", thread_id=thread_id, limit=1)
     return bool(rows)
 
 

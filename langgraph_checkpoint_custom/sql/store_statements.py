@@ -11,7 +11,7 @@ from typing import Any
 
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.migrations import Migration
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Range, right_above
+from langgraph_checkpoint_custom.model.keys import TENANT_MARK, Range, right_above
 from langgraph_checkpoint_custom.sql.statements import Statements
 
 
@@ -113,18 +113,9 @@ class StoreStatements(Statements):
 
     def select_next_thread(self, after: str) -> RoundTrip:
         """Read the stored id of the first thread after one. If several statements have a row, the first one counts."""
-        # Threads without a tenant sort before and after those with a tenant.
-        above = chr(ord(TENANT_MARK) + 1)
-        end = f"{TENANT_MARK}{self.tenant}{above}"
-        ranges = [("", end)] if self.tenant else [("", TENANT_MARK), (above, AFTER_ALL)]
-        bottom = self.stored_thread(after)
-        return self._send(
-            *(
-                self.statement("select_next_thread", after=bottom, bottom=low, top=high)
-                for low, high in ranges
-                if bottom < high
-            )
-        )
+        bottom = right_above(self.stored_thread(after))
+        left = [each._replace(bottom=max(bottom, each.bottom)) for each in self.ranges() if bottom < each.top]
+        return self.ask_each("thread_ids", map(Range._asdict, left), threads=1)
 
     def hides_tenants(self) -> RoundTrip | None:
         """Read whether the tables hide tenants' threads from this role; None on SQLite and for a tenant."""
@@ -135,11 +126,11 @@ class StoreStatements(Statements):
     def select_next_tenant(self, after: str) -> RoundTrip:
         """Read the stored id of the first thread of the first tenant after one. A tenant sees only itself."""
         above = chr(ord(TENANT_MARK) + 1)
-        start = f"{TENANT_MARK}{after}{above}" if after else TENANT_MARK
-        bottom, top = TENANT_MARK, above
-        if self.tenant:
-            bottom, top = self.stored_thread(""), f"{TENANT_MARK}{self.tenant}{above}"
-        return self._send(self.statement("select_next_thread", after=start, bottom=bottom, top=top))
+        bottom, top = (
+            (self.stored_thread(""), f"{TENANT_MARK}{self.tenant}{above}") if self.tenant else (TENANT_MARK, above)
+        )
+        start = f"{TENANT_MARK}{after}{above}" if after else bottom
+        return self.ask("thread_ids", bottom=max(start, bottom), top=top, threads=1)
 
     def export_rows(self, thread_id: str, pages: Sequence[tuple[str, Mapping[str, Any]]], limit: int) -> RoundTrip:
         """Read pages of a thread's rows, each of a kind after a key: the columns of the key, and then the others.

@@ -31,11 +31,6 @@ WHERE store = %(store)s AND thread_id >= %(bottom)s AND thread_id < %(top)s
 SELECT checkpoint_type, checkpoint FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 
--- name: select_next_thread
-SELECT thread_id FROM langgraph_checkpoint.checkpoints
-WHERE thread_id > %(after)s AND thread_id >= %(bottom)s AND thread_id < %(top)s
-ORDER BY thread_id LIMIT 1
-
 -- The export_ statements read a page of the rows of a thread: the columns of the key, and then the others. The import_
 -- statements store such a row, unless a row with its key exists.
 

@@ -51,9 +51,6 @@ WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = (
 ) AND NOT n.hidden
 ORDER BY n.checkpoint_id DESC LIMIT 1
 
--- name: thread_exists
-SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
-
 -- name: select_interrupting
 -- The threads of a range that have a stored interrupt.
 SELECT DISTINCT thread_id FROM langgraph_checkpoint.writes
