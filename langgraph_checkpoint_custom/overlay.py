@@ -5,18 +5,29 @@ Must not know: SQL, connections.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom.engine.operation import Operation
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Operation, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.keys import key_of
-from langgraph_checkpoint_custom.operations.read_for_run import Copied, read_for_run
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, Page, TupleRow, key_of
+from langgraph_checkpoint_custom.model.pages import first_page
+from langgraph_checkpoint_custom.model.records import RECORDS, CheckpointRecord
+from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
+from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
+from langgraph_checkpoint_custom.operations.list_threads import history_page
+from langgraph_checkpoint_custom.operations.read import NextVersion, build_tuple, in_order, size_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+Copied = tuple[CheckpointTuple, Sequence[TupleRow]]
+"""A checkpoint, and the rows of its pending writes in the same order."""
 
 
 def overlay(saver: CheckpointSaver, config: RunnableConfig) -> InMemorySaver:
@@ -83,3 +94,65 @@ def _reading(saver: CheckpointSaver, config: RunnableConfig) -> Operation[Sequen
         raise ConfigError(f"overlay takes a saver of this package, not a {type(saver).__name__}")
     ids = set((config["configurable"].get("checkpoint_map") or {}).values())
     return read_for_run(saver.backend.dialect, saver.backend.values, saver.get_next_version, key_of(config), ids)
+
+
+@operation("snapshot")
+def read_for_run(
+    d: SqlDialect, codec: Values, next_version: NextVersion, key: Key, asked: Collection[str]
+) -> Steps[Sequence[Copied]]:
+    """Return what a run may read that starts from `key` or from the newest checkpoint.
+
+    `asked` has the ids of further checkpoints that the config of the run names. A checkpoint with a `DeltaChannel` that
+    has no value there brings its parent, so that its state is complete.
+
+    Round trips: one for each 200 checkpoints of the thread, one or two for each checkpoint that is returned.
+    Raises: CheckpointNotFound, CorruptCheckpoint.
+    """
+    records: list[CheckpointRecord] = []
+    page: Page | None = first_page(key.thread_id, None, None, None, RECORDS)
+    while page is not None:
+        reply = yield from history_page(d, codec, page, ()).start()
+        records += reply.records
+        page = reply.after
+    starts = _starts(records, key, asked)
+    copied: dict[Key, Copied] = {}
+    following = [*starts]
+    for location in following:
+        if location in copied:
+            continue
+        (stored,) = yield d.select_checkpoint(location)
+        rows = d.rows(stored)
+        found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
+        if found is None:
+            if location == key:
+                raise checkpoint_not_found(key)
+            continue  # It was pruned. No start needs it, as the following shows.
+        copied[location] = found, in_order([row for row in rows if row.kind == "write"])
+        counted = set(found.metadata.get("counters_since_delta_snapshot") or ())
+        without_value = counted.difference(found.checkpoint["channel_values"])
+        if without_value and location in starts:  # Raises if what a channel is rebuilt from was deleted.
+            yield from get_delta_channel_history(d, codec, location, sorted(without_value)).start()
+        if without_value and found.parent_config:
+            following.append(key_of(found.parent_config))
+    return list(copied.values())
+
+
+def _starts(records: Sequence[CheckpointRecord], key: Key, asked: Collection[str]) -> set[Key]:
+    """Return the checkpoints from which a run and its subgraphs may start, given the records of the thread.
+
+    Besides those of the root graph that the config names, and the newest one: the namespace of a subgraph call has a
+    colon, and is needed at the step that made the call. Of a subgraph with a memory, the newest checkpoint is needed,
+    and, for a run from a checkpoint by its id, the newest one before that or its parent.
+    """
+    newest = next((record for record in records if not record.checkpoint_ns), None)
+    named = [one for one in records if one is newest or one.checkpoint_id in {key.checkpoint_id, *asked}]
+    ids = {one.checkpoint_id for one in named}
+    starts = {key} if key.checkpoint_id else set()
+    for one in records:
+        is_open = ":" in one.checkpoint_ns and (one.metadata.get("parents") or {}).get("") in ids
+        if is_open or one.checkpoint_id in ids:
+            starts.add(Key(*one[:3]))
+    memories = [one for one in reversed(records) if one.checkpoint_ns and ":" not in one.checkpoint_ns]
+    for bound in {AFTER_ALL, *ids, *(one.parent_id for one in named if one.parent_id)}:
+        starts.update({one.checkpoint_ns: Key(*one[:3]) for one in memories if one.checkpoint_id < bound}.values())
+    return starts
