@@ -1,14 +1,14 @@
 """Observing: what each operation did is counted and reported to a hook; a hook that logs slow operations.
 
-An operation is wrapped, so operations that are not observed cost nothing. The bytes of values and metadata are counted,
-but not read.
+An operation is wrapped, so operations that are not observed cost nothing. The bytes of values and metadata are counted
+in each round trip, but not read.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,7 +45,7 @@ class OperationEvent:
         seconds: The time from the call to its end, including all waiting.
         round_trips: Round trips to the database, including those of failed attempts.
         rows: Rows that the database returned.
-        bytes: Bytes of values that were sent and returned.
+        bytes: Bytes of values that were sent and returned, including those of failed attempts.
         retries: Attempts after the first one.
         thread_id: The thread, if the operation is about one thread.
         checkpoint_ns: The namespace, if the operation is about one namespace.
@@ -147,8 +147,6 @@ class _Counts:
 
     def _steps(self, op: Operation[T]) -> Steps[T]:
         self.attempts += 1
-        if self.attempts == 1:
-            self.bytes += sum(map(_size, op.arguments().values()))
         return through(op.start(), self._counted)
 
     def _counted(self, request: RoundTrip | Offload) -> Steps[Any]:
@@ -156,9 +154,8 @@ class _Counts:
             return (yield request)
         self.round_trips += 1
         reply = yield request
-        for rows in reply:
-            self.rows += len(rows)
-            self.bytes += sum(_bytes_in(row) for row in rows)
+        self.rows += sum(map(len, reply))
+        self.bytes += _bytes_in([each.params for each in request.statements]) + _bytes_in(reply)
         return reply
 
 
@@ -173,19 +170,12 @@ def _location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
     return arguments.get("thread_id", arguments.get("source")), arguments.get("checkpoint_ns")
 
 
-def _size(argument: Any) -> int:
-    """Return the bytes of the values in an argument of an operation."""
-    if isinstance(argument, CheckpointRow):
-        return _bytes_in(argument)
-    if isinstance(argument, Encoded):
-        return _bytes_in(argument.row) + sum(map(_bytes_in, argument.blobs))
-    if isinstance(argument, Sequence) and not isinstance(argument, (str, bytes)):
-        return sum(_bytes_in(row) for row in argument if isinstance(row, tuple))
-    return 0
-
-
-def _bytes_in(row: Iterable[Any]) -> int:
-    return sum(len(cell) for cell in row if isinstance(cell, (bytes, memoryview)))
+def _bytes_in(what: Any) -> int:
+    """Return the bytes of values in rows or parameters."""
+    if isinstance(what, (bytes, memoryview)):
+        return len(what)
+    cells = what.values() if isinstance(what, Mapping) else what if isinstance(what, (list, tuple)) else ()
+    return sum(map(_bytes_in, cells))
 
 
 def log_slow_operations(seconds: float) -> OnOperation:

@@ -203,7 +203,7 @@ def operation_of(form: Form, params: Sequence[Any]) -> Operation[list[Row]]:
         return list(rows)
 
     def arguments() -> Mapping[str, Any]:
-        return {"thread_id": params[0], "checkpoint_ns": params[1], "rows": [tuple(params)]}
+        return {"thread_id": params[0], "checkpoint_ns": params[1]}
 
     return Operation(form.operation, form.access, steps, arguments)
 
