@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.cli.common import (
 )
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, table, tell
 from langgraph_checkpoint_custom.model.keys import Range
-from langgraph_checkpoint_custom.operations.doctor import BY_NAME, CHECKS, Bloat, Finding, bloat, look, repair
+from langgraph_checkpoint_custom.operations.doctor import BY_NAME, CHECKS, Finding, look, repair
 from langgraph_checkpoint_custom.operations.schema import Verified, verify
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
@@ -45,7 +45,7 @@ def doctor(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Check the tables: orphaned rows, missing values and chunks, ids out of order, bloat, missing indexes."""
+    """Check the tables: orphaned rows, missing values and chunks, ids out of order, missing indexes."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[Finding]] = {}
     with opened(url, tenant, schema=schema, may_be_anothers=True, reads=not fix) as saver:
@@ -55,13 +55,12 @@ def doctor(
         if fix and not dry_run:
             confirm("Delete unused values, unused chunks and dangling labels?", yes=yes)
         fixed = _look_through(saver, counts, examples, fix=fix and not dry_run)
-        room = saver.backend.driver.run(bloat(saver.backend.dialect))
         left = _wrong(shape, counts, fixed)
         mention_tenants(saver, tenant)
     if as_json:
-        _tell(shape, counts, examples, room, fixed, ok=not left)
+        _tell(shape, counts, examples, fixed, ok=not left)
     else:
-        _show(saver.backend.dialect.system, shape, counts, examples, room)
+        _show(shape, counts, examples)
         if fix and not dry_run:
             say(f"{counted(fixed, 'row')} deleted.")
         elif any(counts[check.name] for check in CHECKS if check.repairable):
@@ -114,7 +113,6 @@ def _tell(
     shape: Verified,
     counts: Counter[str],
     examples: Mapping[str, Sequence[Finding]],
-    room: Sequence[Bloat],
     fixed: int,
     *,
     ok: bool,
@@ -130,16 +128,13 @@ def _tell(
         }
         for check in CHECKS
     }
-    bloats = [{**one._asdict(), "large": one.is_large} for one in room]
-    tell({"ok": ok, "missing": shape.missing, "checks": checks, "bloat": bloats, "fixed": fixed})
+    tell({"ok": ok, "missing": shape.missing, "checks": checks, "fixed": fixed})
 
 
 def _show(
-    database: str,
     shape: Verified,
     counts: Counter[str],
     examples: Mapping[str, Sequence[Finding]],
-    room: Sequence[Bloat],
 ) -> None:
     rows: list[tuple[str, int, str]] = []
     styles: list[Style] = []
@@ -155,15 +150,6 @@ def _show(
         )
     )
     styles.append("bad" if shape.missing else "plain")
-    for one in room:
-        if one.is_large:
-            what = (
-                "dead rows: run VACUUM, or find out why autovacuum does not"
-                if database == "postgresql"
-                else "free pages: run VACUUM"
-            )
-            rows.append((f"bloat of {one.name}", one.wasted, f"{what}; {one.used:,} are in use"))
-            styles.append("dim")
     table(("check", "found", ""), rows, right=("found",), styles=styles)
     for name, found in examples.items():
         for finding in found:

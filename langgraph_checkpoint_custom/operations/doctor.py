@@ -102,19 +102,6 @@ class DoctorPage(NamedTuple):
     remaining: Range | None
 
 
-class Bloat(NamedTuple):
-    """Disk space that holds no data: dead rows on PostgreSQL, free pages on SQLite."""
-
-    name: str
-    used: int
-    wasted: int
-
-    @property
-    def is_large(self) -> bool:
-        """Whether more than a quarter is wasted, and at least 1,000 rows or pages. Autovacuum starts at a fifth."""
-        return self.wasted >= 1000 and self.wasted > 0.25 * (self.used + self.wasted)
-
-
 @operation("snapshot")
 def look(d: SqlDialect, within: Range, checkpoints: int = PAGE) -> Steps[DoctorPage]:
     """Check the first page of a range of threads.
@@ -185,13 +172,3 @@ def repair(d: SqlDialect, thread_id: str) -> Steps[int]:
     if blobs or labels:
         yield d.delete_unused(thread_id, blobs, labels)
     return len(blobs) + len(labels)
-
-
-@operation("read")
-def bloat(d: SqlDialect) -> Steps[Sequence[Bloat]]:
-    """Return how much disk space holds no data.
-
-    Round trips: 1.
-    """
-    (rows,) = yield d.ask("doctor_bloat")
-    return [Bloat(*row) for row in rows]

@@ -176,20 +176,3 @@ def change(cli: Cli, statement: str) -> None:
     with closing(Database(cli.store).connect()) as connection:
         connection.execute(statement)
         connection.commit()
-
-
-def test_bloat_is_reported_with_advice(cli: Cli) -> None:
-    """SQLite reports bloat at once. PostgreSQL's numbers are estimates that appear later."""
-    with cli.store.open() as saver:
-        for number in range(40):
-            put(saver, "1", a=[[str(element) * 20 for element in range(2000)], number])
-            put(saver, str(number), a=["x" * 200_000, number])
-        for number in range(40):
-            saver.delete_thread(str(number))
-    report = cli.json("doctor")["bloat"]
-    assert all({"name", "used", "wasted", "large"} == one.keys() for one in report)
-    if cli.store.kind == "sqlite":
-        assert [one["name"] for one in report] == ["file"]
-        assert report[0]["wasted"] > 0
-    else:
-        assert {"blobs", "checkpoints", "writes"} <= {one["name"] for one in report}

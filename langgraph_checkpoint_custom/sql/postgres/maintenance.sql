@@ -56,8 +56,3 @@ WHERE n.nspname = %(schema)s AND c.relkind = 'r'
 UNION ALL
 SELECT n.nspname::text, 'USAGE', has_schema_privilege(n.oid, 'USAGE')
 FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s
-
--- name: doctor_bloat
--- differs: live rows, and dead rows, whose space VACUUM makes available again.
-SELECT relname::text, n_live_tup, n_dead_tup FROM pg_catalog.pg_stat_all_tables
-WHERE schemaname = %(schema)s ORDER BY 1

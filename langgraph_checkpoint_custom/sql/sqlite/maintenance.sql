@@ -36,8 +36,3 @@ WHERE a.auto_vacuum = 2
 -- name: give_back_page
 -- As free_pages. More than one page would need a step for each, and sqlite3 of Python 3.11 makes only the first.
 PRAGMA incremental_vacuum(1)
-
--- name: doctor_bloat
--- differs: pages with data, and free pages, which VACUUM removes from the file.
-SELECT 'file', p.page_count - f.freelist_count, f.freelist_count
-FROM pragma_page_count AS p CROSS JOIN pragma_freelist_count AS f
