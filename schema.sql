@@ -227,7 +227,9 @@ ORDER BY checkpoint_id DESC;
 -- Which migrations were applied; each row was committed together with what it stands for.
 CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (
     number integer PRIMARY KEY,
-    name text NOT NULL
+    name text NOT NULL,
+    -- A package may use the tables if its last migration is this one, or a later one.
+    oldest integer NOT NULL
 );
 
-INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (1, 'tables');
+INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name, oldest) VALUES (1, 'tables', 1);

@@ -53,7 +53,7 @@ from langgraph_checkpoint_custom.url import open_saver
 if TYPE_CHECKING:
     from langgraph_checkpoint_custom.postgres import PostgresSaver
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "ChangedInPlace",

@@ -50,7 +50,7 @@ def doctor(
     examples: dict[str, list[Finding]] = {}
     with opened(url, tenant, schema=schema, may_be_anothers=True, reads=not fix) as saver:
         shape = saver.backend.driver.look(verify(saver.backend.dialect))
-        if not shape.is_current or any(line.startswith(("table", "column")) for line in shape.missing):
+        if not shape.is_usable or any(line.startswith(("table", "column")) for line in shape.missing):
             _shape_only(shape, as_json)
         if fix and not dry_run:
             confirm("Delete unused values, unused chunks and dangling labels?", yes=yes)

@@ -105,6 +105,7 @@ def _tell(found: Verified, database: str) -> None:
         {
             "ok": found.holds,
             "version": found.version,
+            "oldest": found.oldest,
             "shipped": found.shipped,
             "foreign": found.foreign,
             "missing": found.missing,
@@ -133,9 +134,12 @@ def _show(found: Verified, database: str, location: str) -> None:
         row(False, "tables", f"there are none in {location}; run setup")
     else:
         row(True, "tables", location)
-        older = "run setup" if found.version < found.shipped else "upgrade langgraph-checkpoint-custom"
-        what = f"{found.version}, this package has {found.shipped}" + ("" if found.is_current else f"; {older}")
-        row(found.is_current, "version", what)
+        what = f"{found.version}, this package has {found.shipped}"
+        if found.version < found.shipped:
+            what += "; run setup"
+        elif not found.is_usable:
+            what += f"; the tables need {found.oldest}: upgrade langgraph-checkpoint-custom"
+        row(found.is_usable, "version", what)
         for line in found.missing:
             row(False, "missing or changed", line)
         for line in found.added:

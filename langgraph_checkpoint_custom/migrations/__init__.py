@@ -12,10 +12,19 @@ from typing import NamedTuple
 
 
 class Migration(NamedTuple):
-    """A migration; `number` counts from 1 without gaps."""
+    """A migration.
+
+    Attributes:
+        number: Counts from 1 without gaps; that of the last migration that was applied is the version of the tables.
+        name: The name in the file's name.
+        oldest: The tables can still be used by a package whose last migration is this one, or a later one. The first
+            line of the file says it.
+        statements: The SQL.
+    """
 
     number: int
     name: str
+    oldest: int
     statements: tuple[str, ...]
 
 
@@ -25,8 +34,10 @@ def load_migrations(database: str) -> tuple[Migration, ...]:
     found = []
     for file in sorted(files(__name__).joinpath(database).iterdir(), key=lambda file: file.name):
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
-            statements = tuple(part.strip() for part in file.read_text("utf-8").split(";\n") if part.strip())
-            found.append(Migration(int(match[1]), match[2], statements))
+            head, _, text = file.read_text("utf-8").partition("\n")
+            oldest = int(head.removeprefix("-- oldest: "))
+            statements = tuple(part.strip() for part in text.split(";\n") if part.strip())
+            found.append(Migration(int(match[1]), match[2], oldest, statements))
     return tuple(found)
 
 

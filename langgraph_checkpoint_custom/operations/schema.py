@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import NamedTuple
 
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign, SchemaMissing, SchemaOutdated, SchemaTooNew
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import first_searchable
@@ -39,7 +39,7 @@ def setup(d: SqlDialect, distribute: str | None = None) -> Steps[None]:
     if is_new and distribute is not None:
         yield from _check_cluster(d)
     if applied is None:
-        applied = set()
+        applied = frozenset()
         (((schema_exists, *_),),) = yield d.ask("schema_state")
         yield d.schema_create(with_schema=not schema_exists)
     for migration in d.migrations_of(distribute if is_new else d.layout):
@@ -73,7 +73,7 @@ def _check_cluster(d: SqlDialect) -> Steps[None]:
 
 @operation("read")
 def check_schema(d: SqlDialect) -> Steps[None]:
-    """Check that the tables exist and are current.
+    """Check that the tables exist, and that this package can use them.
 
     Round trips: 2, once for each saver.
     Raises: SchemaMissing, SchemaOutdated, SchemaForeign, SchemaTooNew.
@@ -81,7 +81,7 @@ def check_schema(d: SqlDialect) -> Steps[None]:
     applied = yield from _applied(d)
     if applied is None:
         raise SchemaMissing(f"there are no checkpoint tables in {d.location}; {_run_setup(d)}")
-    if len(applied) < len(d.migrations):
+    if not applied.issuperset(migration.number for migration in d.migrations):
         raise SchemaOutdated(
             f"the tables in {d.location} have version {max(applied, default=0)}, this package needs version "
             f"{len(d.migrations)}; {_run_setup(d)}"
@@ -94,10 +94,13 @@ def _run_setup(d: SqlDialect) -> str:
     return f"run setup() on the saver, or `{_COMMAND} setup {own}--url …`, once"
 
 
-def _applied(d: SqlDialect) -> Steps[set[int] | None]:
-    """Return the numbers of the applied migrations, or None if this package's tables do not exist."""
-    (((_, ours, taken, layout),),) = yield d.ask("schema_state")
-    if not ours:
+def _applied(d: SqlDialect) -> Steps[frozenset[int] | None]:
+    """Return the numbers of the applied migrations, or None if this package's tables do not exist.
+
+    There may be migrations of a newer version, if they let this one use the tables.
+    """
+    (((_, is_ours, taken, layout),),) = yield d.ask("schema_state")
+    if is_ours is None:
         if taken is not None:
             raise SchemaForeign(
                 f"{d.location} already has a table {taken!r} that does not belong to this package (perhaps to the "
@@ -105,15 +108,41 @@ def _applied(d: SqlDialect) -> Steps[set[int] | None]:
                 f"`{_COMMAND} migrate --from …` copies there what the official saver has stored"
             )
         return None
+    if not is_ours:
+        raise _before_1_0(d)
     d.learn_layout(layout)
     (rows,) = yield d.ask("schema_numbers")
-    applied = {int(row[0]) for row in rows}
-    if applied - {migration.number for migration in d.migrations}:
+    tables = Tables(rows)
+    if tables.oldest > len(d.migrations):
         raise SchemaTooNew(
-            f"the tables in {d.location} have version {max(applied)}, this package knows only {len(d.migrations)}; "
-            "upgrade langgraph-checkpoint-custom"
+            f"the tables in {d.location} have version {tables.version}, for which a package has to know version "
+            f"{tables.oldest}; this one knows only {len(d.migrations)}: upgrade langgraph-checkpoint-custom"
         )
-    return applied
+    return tables.applied
+
+
+class Tables:
+    """What the rows of the table of migrations say, each a number and an oldest version.
+
+    Attributes:
+        applied: The numbers of the migrations.
+        version: The last of them; 0 if there is none.
+        oldest: The version that a package must know to use the tables.
+    """
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.applied = frozenset(number for number, _ in rows)
+        self.version = max(self.applied, default=0)
+        self.oldest = max((oldest for _, oldest in rows), default=0)
+
+
+def _before_1_0(d: SqlDialect) -> SchemaOutdated:
+    """Return the error for tables that were made before the first release."""
+    return SchemaOutdated(
+        f"the tables in {d.location} are of a version before 1.0.0rc1, and cannot be migrated; with the version that "
+        f"created them, run `{_COMMAND} export FILE`, and with this version, `{_COMMAND} import FILE` into another "
+        "schema or file"
+    )
 
 
 def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
@@ -132,10 +161,10 @@ def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
         lines.append(f"\n-- {migration.number:04} {migration.name}")
         *statements, applied = d.schema_apply(migration).statements
         lines += [f"{statement.sql};" for statement in statements]
-        number, name = str(migration.number), f"'{migration.name}'"
-        lines.append(
-            re.sub(r"(?::|%\()name\b(\)s)?", name, re.sub(r"(?::|%\()number\b(\)s)?", number, applied.sql)) + ";"
-        )
+        row = applied.sql
+        for name, value in ("number", migration.number), ("name", f"'{migration.name}'"), ("oldest", migration.oldest):
+            row = re.sub(rf"(?::|%\(){name}(?:\)s)?", str(value), row)
+        lines.append(f"{row};")
     lines += ["", "COMMIT;"]
     for key in searchable:
         made = {statement.name: f"{statement.sql};" for statement in d.make_searchable(key).statements}
@@ -197,6 +226,7 @@ class Verified(NamedTuple):
 
     Attributes:
         version: The last migration that was applied; None if this package's tables do not exist.
+        oldest: The migration that a package must have to use the tables.
         shipped: The last migration that this package has.
         foreign: A table of another package that has the name of one of ours.
         missing: Lines of the shipped catalog that the database does not have.
@@ -205,6 +235,7 @@ class Verified(NamedTuple):
     """
 
     version: int | None
+    oldest: int
     shipped: int
     foreign: str | None
     missing: Sequence[str]
@@ -212,14 +243,14 @@ class Verified(NamedTuple):
     privileges: Sequence[Privilege]
 
     @property
-    def is_current(self) -> bool:
-        """Whether the last migration that was applied is the last one of this package."""
-        return self.version == self.shipped
+    def is_usable(self) -> bool:
+        """Whether this package can use tables of this version."""
+        return self.version is not None and self.oldest <= self.shipped <= self.version
 
     @property
     def holds(self) -> bool:
         """Whether the tables have everything that a run needs. Additions normally do no harm."""
-        return self.is_current and not self.missing and all(privilege.granted for privilege in self.privileges)
+        return self.is_usable and not self.missing and all(privilege.granted for privilege in self.privileges)
 
 
 @operation("read")
@@ -227,11 +258,14 @@ def verify(d: SqlDialect) -> Steps[Verified]:
     """Compare the tables with those that this package ships.
 
     Round trips: 1 if there are none; otherwise 3, and 1 more on PostgreSQL.
+    Raises: SchemaOutdated if the tables are of a version before 1.0.
     """
     shipped = len(d.migrations)
-    (((_, ours, taken, layout),),) = yield d.ask("schema_state")
-    if not ours:
-        return Verified(None, shipped, taken, d.shipped(), [], [])
+    (((_, is_ours, taken, layout),),) = yield d.ask("schema_state")
+    if is_ours is None:
+        return Verified(None, 0, shipped, taken, d.shipped(), [], [])
+    if not is_ours:
+        raise _before_1_0(d)
     d.learn_layout(layout)
     (numbers,) = yield d.ask("schema_numbers")
     (lines,) = yield d.ask("catalog_lines")
@@ -245,5 +279,6 @@ def verify(d: SqlDialect) -> Steps[Verified]:
             for on, name, granted in rows
             if name == "USAGE" or (on in tables and (name == "SELECT" or on not in READ_ONLY))
         ]
-    version = max((int(row[0]) for row in numbers), default=0)
-    return Verified(version, shipped, None, sorted(wanted - there), sorted(there - wanted), privileges)
+    found = Tables(numbers)
+    missing, added = sorted(wanted - there), sorted(there - wanted)
+    return Verified(found.version, found.oldest, shipped, None, missing, added, privileges)

@@ -27,9 +27,10 @@ class StoreStatements(Statements):
 
     def schema_apply(self, migration: Migration) -> RoundTrip:
         """Apply a migration and insert its row into the table of migrations."""
+        number, name, oldest, statements = migration
         return self._send(
-            *(Statement(migration.name, sql, {}) for sql in migration.statements),
-            self.statement("schema_applied", number=migration.number, name=migration.name),
+            *(Statement(name, sql, {}) for sql in statements),
+            self.statement("schema_applied", number=number, name=name, oldest=oldest),
         )
 
     @abstractmethod

@@ -104,7 +104,11 @@ def test_a_policy_that_was_weakened_is_drift(own_postgres_url: str, cli: Cli, mo
 @pytest.mark.leaves_damage("the tables are changed")
 def test_another_schema_version_is_reported_and_nothing_is_changed(own_cli: Cli) -> None:
     shipped = own_cli.json("verify")["shipped"]
-    execute(own_cli, f"INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES ({shipped + 7}, 'later')")
+    later = f"INSERT INTO langgraph_checkpoint_migrations (number, name, oldest) VALUES ({shipped + 7}, 'later', 1)"
+    execute(own_cli, later)
+    found = own_cli.json("verify")
+    assert (found["version"], found["oldest"], found["ok"]) == (shipped + 7, 1, True)
+    execute(own_cli, f"UPDATE langgraph_checkpoint_migrations SET oldest = {shipped + 1}")
     found = own_cli.json("verify", code=1)
     assert (found["version"], found["ok"]) == (shipped + 7, False)
     assert "upgrade" in own_cli("verify", code=1)

@@ -1,31 +1,36 @@
-"""Write the golden stores of this version: `python -m tests.golden`, before each release and never after it."""
+"""Write the golden stores of this version: `python -m tests.golden`, before each release and never after it.
+
+They are written by the wheel.
+"""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 
-from langgraph_checkpoint_custom import __version__
-from tests.conftest import made_database, running_postgres
-from tests.golden.content import write_all
-from tests.golden.stores import FILES, HERE, save
-from tests.stores import Store
+from tests.wheels import ROOT, unpacked
 
 
-def main() -> None:
+def main(temporary: Path) -> None:
     """Write both stores into the folder of the version."""
-    folder = HERE / __version__
+    package = unpacked(ROOT, temporary)
+    sys.path.insert(0, str(package))
+    # These import the package.
+    from tests.conftest import made_database, running_postgres
+    from tests.golden.content import write_all
+    from tests.golden.stores import FILES, HERE, save
+    from tests.stores import Store
+
+    version, file = (getattr(sys.modules["langgraph_checkpoint_custom"], name) for name in ("__version__", "__file__"))
+    assert Path(file).is_relative_to(package)
+    folder = HERE / version
     folder.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as temporary:
-        fill(Store("sqlite", f"sqlite:///{Path(temporary) / 'checkpoints.db'}"), folder)
     with running_postgres() as dsn, made_database(dsn) as (_, url):
-        fill(Store("postgres", url), folder)
+        for store in (Store("sqlite", f"sqlite:///{temporary / 'checkpoints.db'}"), Store("postgres", url)):
+            write_all(store)
+            save(store, folder / FILES[store.kind])
 
 
-def fill(store: Store, folder: Path) -> None:
-    """Write one store and save it to a file."""
-    write_all(store)
-    save(store, folder / FILES[store.kind])
-
-
-main()
+with tempfile.TemporaryDirectory() as made:
+    main(Path(made))

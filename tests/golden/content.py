@@ -28,6 +28,8 @@ CIPHER = EncryptedSerializer.from_pycryptodome_aes(key=b"a golden key of ")
 
 # Used in existing stores.
 LONG = "long " * 100
+# An id of the year 2024.
+OLD = str(UUID("1ef0b3c2-7d5e-6000-8000-000000000001"))
 
 
 class Colour(Enum):
@@ -78,11 +80,13 @@ VALUES: dict[str, Any] = {
 
 
 def write_all(store: Store) -> None:
-    """Fill a store: threads without a tenant, of a tenant, and encrypted ones."""
-    with store.open() as saver:
+    """Fill a store: threads without a tenant, of a tenant, compressed ones, and encrypted ones."""
+    with store.open(compress=False) as saver:
         saver.setup()
-        for each in savers(saver).values():
+        for each in (saver, saver.for_tenant("acme")):
             write(each)
+    with store.open(compress=True) as saver:
+        write(saver.for_tenant("compressed"))
     with store.open(serde=CIPHER) as saver:
         write(saver.for_tenant("encrypted"))
 
@@ -96,7 +100,11 @@ def read_all(store: Store) -> dict[str, Any]:
 
 def savers(saver: CheckpointSaver) -> dict[str, CheckpointSaver]:
     """The savers without encryption."""
-    return {"nobody": saver, "a tenant": saver.for_tenant("acme")}
+    return {
+        "nobody": saver,
+        "a tenant": saver.for_tenant("acme"),
+        "compressed": saver.for_tenant("compressed"),
+    }
 
 
 def write(saver: CheckpointSaver) -> None:
@@ -106,6 +114,9 @@ def write(saver: CheckpointSaver) -> None:
     _write_old_format(saver)
     _write_large(saver)
     saver.copy_thread("values", "copy")
+    saver.label(config("values", "1"), "the first")
+    saver.put(config("expiring"), checkpoint(OLD, {"a": 1}, {"a": "1"}), metadata(0), {"a": "1"})
+    saver.set_ttl("expiring", timedelta(seconds=1))
 
 
 def read(saver: CheckpointSaver) -> dict[str, Any]:
@@ -114,6 +125,7 @@ def read(saver: CheckpointSaver) -> dict[str, Any]:
         "list": list(saver.list(None)),
         "filtered": list(saver.list(None, filter={"step": 1, "mine": "é"})),
         "hidden": [saver.get_tuple(config("deltas", str(step))) for step in range(5)],
+        "labels": saver.labels("values"),
         "history": saver.get_delta_channel_history(config=config("deltas"), channels=["delta"]),
     }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import psycopg
 import pytest
 
-from langgraph_checkpoint_custom import CorruptCheckpoint, __version__
+from langgraph_checkpoint_custom import CorruptCheckpoint, Retention, __version__
 from tests.behaviour.helpers import Database, checkpoint, config, metadata
 from tests.conftest import made_database
 from tests.golden.content import read_all, savers, write_all
@@ -38,7 +39,7 @@ def test_a_golden_store_is_read_as_it_was_written(golden: Store, store: Store) -
     expected, found = read_all(store), read_all(golden)
     assert found.keys() == expected.keys()
     for name, seen in expected.items():
-        assert len(seen["list"]) == 11
+        assert len(seen["list"]) == 12
         assert found[name] == seen, name
     check_invariants(golden)
 
@@ -58,7 +59,15 @@ def test_runs_continue_in_a_golden_store(golden: Store) -> None:
                 assert found.checkpoint["channel_values"] == newest.checkpoint["channel_values"]
             each.prune(threads)
             each.delete_for_runs(["run 1"])
+            each.sweep(Retention(older_than=timedelta(days=36_500)), tenants=False)
+            assert not each.thread_exists("expiring")
     check_invariants(golden)
+
+
+def test_a_golden_store_has_each_form_of_a_value(golden: Store) -> None:
+    types = "SELECT checkpoint_type AS type FROM checkpoints UNION SELECT type FROM blobs UNION SELECT type FROM writes"
+    found = {str(row[0]) for row in Database(golden).run(types)}
+    assert {"null", "bytes", "msgpack", "msgpack|z", "msgpack|p", "msgpack+aes|b", "msgpack+aes|pb"} <= found, found
 
 
 def test_this_version_has_a_golden_store() -> None:

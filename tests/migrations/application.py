@@ -1,9 +1,10 @@
-"""An application of whichever version of the package is first on the path: `application.py <package> <url> <mode>`.
+"""An application of whichever version of the package is first on the path: `application.py <package> <url> <mode> …`.
 
 `run` runs graphs on a few threads, each in an OS thread, until a line is read; `set-up` migrates the tables; `read`
-lists. A line of JSON reports each checkpoint that was stored or read: thread, id and a digest. A thread with an error
-of the package ends, and the last line has all errors. The file is started by its path, so that no other version is
-imported.
+lists; `maintain` does everything else that a version does to the tables, and deletes what it has made; several modes
+follow each other. A line of JSON reports each checkpoint that was stored or read: thread, id and a digest. A thread
+with an error of the package ends, and the last line has all errors. The file is started by its path, so that no other
+version is imported.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ import json
 import os
 import random
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from hashlib import sha256
 from typing import Annotated, Any, TypedDict, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage
-from langgraph.graph import START, StateGraph
-from langgraph.graph.message import add_messages
 
 import langgraph_checkpoint_custom
-from langgraph_checkpoint_custom import CheckpointError, open_saver
+from langgraph_checkpoint_custom import CheckpointError, Retention, open_saver
+from langgraph_checkpoint_custom.tools.exchange import export_file, import_file
 
 THREADS = [f"thread {number}" for number in range(3)]
 # Every second text is longer than what a checkpoint's row holds.
@@ -32,6 +34,8 @@ RETAINED = 10
 
 def add_and_forget(old: Any, new: Any) -> Any:
     """As `add_messages`, for a chat that does not grow forever."""
+    from langgraph.graph.message import add_messages
+
     return cast("list[AnyMessage]", add_messages(old, new))[-RETAINED:]
 
 
@@ -70,6 +74,8 @@ def reporting(saver: Any) -> Any:
 
 def run(saver: Any, errors: list[CheckpointError]) -> None:
     """Run until a line is read; a thread with an error ends before."""
+    from langgraph.graph import START, StateGraph  # Takes a second, which the other modes save.
+
     builder = StateGraph(State)
     builder.add_node("answer", lambda state: {"messages": [HumanMessage(random.choice(TEXTS))]})
     builder.add_edge(START, "answer")
@@ -100,16 +106,40 @@ def read(saver: Any) -> None:
         report(where["thread_id"], where["checkpoint_id"], contents(found.checkpoint["channel_values"]))
 
 
-def main(package: str, url: str, mode: str) -> None:
-    """Run one of the three modes."""
+def maintain(saver: Any) -> None:
+    """Copy, fork, label, prune, roll back, export, import, sweep and delete."""
+    saver.copy_thread(THREADS[0], "copy")
+    _, older, *_ = saver.list({"configurable": {"thread_id": "copy"}})
+    saver.label(older.config, "here")
+    checkpoint_id = older.config["configurable"]["checkpoint_id"]
+    saver.fork_thread("copy", "fork", checkpoint_id=checkpoint_id)
+    saver.rollback("copy", checkpoint_id)
+    saver.prune(["copy", "fork"])
+    saver.set_ttl("fork", timedelta(microseconds=1))
+    with saver.claim("copy"):
+        assert [each.thread_id for each in saver.threads(prefix="copy")] == ["copy"]
+    with tempfile.TemporaryDirectory() as folder:
+        export_file(saver, f"{folder}/exported", threads=["copy"])
+        saver.delete_thread("copy")
+        assert import_file(saver, f"{folder}/exported").threads == 1
+    saver.sweep(Retention(older_than=timedelta(days=36_500)))
+    assert not saver.thread_exists("fork")
+    saver.delete_thread("copy")
+
+
+def main(package: str, url: str, *modes: str) -> None:
+    """Run the modes, up to the first error."""
     assert langgraph_checkpoint_custom.__file__.startswith(package + os.sep), langgraph_checkpoint_custom.__file__
     errors: list[CheckpointError] = []
     with open_saver(url) as saver:
         try:
-            if mode == "run":
-                run(saver, errors)
-            else:
-                saver.setup() if mode == "set-up" else read(saver)
+            for mode in modes:
+                if mode == "run":
+                    run(saver, errors)
+                elif mode == "set-up":
+                    saver.setup()
+                else:
+                    {"read": read, "maintain": maintain}[mode](saver)
         except CheckpointError as error:
             errors.append(error)
     report("ended", *((type(error).__name__, str(error)) for error in errors))

@@ -18,6 +18,7 @@ from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSa
 from tests.faults.cluster import Cluster, running_cluster
 from tests.invariants import Tables, check_invariants, read_tables
 from tests.migrations.test_roles import AFTER_SETUP, MAKE_ROLES, VACUUM, execute
+from tests.migrations.test_two_versions import done
 from tests.stores import Store
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text("utf-8")
@@ -97,6 +98,13 @@ def check_restored(url: str) -> None:
             assert not graph.get_state(config).next
 
 
+def check_upgraded(url: str, next_minor_version: Path) -> None:
+    """Check that the next version migrates a restored store, and that both continue its threads then."""
+    store = Store("postgres" if url.startswith("postgresql") else "sqlite", url)
+    done(next_minor_version, store, "set-up", "read")
+    check_restored(url)
+
+
 def in_flight(tables: Tables) -> set[tuple[str, str, str]]:
     """Checkpoints that have writes, and are newer than all stored checkpoints of their threads.
 
@@ -116,7 +124,8 @@ def as_documented(line: str, role: str, file: str, url: str) -> list[str]:
     return [url if "://" in word else file if word == "checkpoints.dump" else word for word in words]
 
 
-def test_a_dump_taken_during_runs_is_a_working_store(cluster: Cluster) -> None:
+@pytest.mark.timeout(600)
+def test_a_dump_taken_during_runs_is_a_working_store(cluster: Cluster, next_minor_version: Path) -> None:
     file = str(cluster.folder / "checkpoints.dump")
     with PostgresSaver(cluster.url(user="checkpoint_runner")) as saver, runs_on(saver):
         source = cluster.url("postgres", user="checkpoint_migrator")
@@ -127,6 +136,7 @@ def test_a_dump_taken_during_runs_is_a_working_store(cluster: Cluster) -> None:
         program, *words = as_documented(RESTORE, "postgres", file, cluster.url(name, user="postgres"))
         cluster.run(program, *options.split(), *words)
         check_restored(cluster.url(name, user=user))
+    check_upgraded(cluster.url("third", user="postgres"), next_minor_version)
 
 
 def test_a_role_that_only_runs_cannot_dump(cluster: Cluster) -> None:
@@ -142,7 +152,9 @@ def test_the_owner_may_set_autovacuum(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("how", ["backup", "VACUUM INTO"])
-def test_a_copy_of_a_file_taken_during_runs_is_a_working_store(how: str, tmp_path: Path) -> None:
+def test_a_copy_of_a_file_taken_during_runs_is_a_working_store(
+    how: str, tmp_path: Path, next_minor_version: Path
+) -> None:
     file, copy = tmp_path / "checkpoints.db", tmp_path / "copy.db"
     with SqliteSaver(file) as saver, runs_on(saver), closing(sqlite3.connect(file)) as source:
         if how == "backup":
@@ -151,3 +163,4 @@ def test_a_copy_of_a_file_taken_during_runs_is_a_working_store(how: str, tmp_pat
         else:
             source.execute("VACUUM INTO ?", (str(copy),))
     check_restored(f"sqlite:///{copy}")
+    check_upgraded(f"sqlite:///{copy}", next_minor_version)

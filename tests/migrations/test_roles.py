@@ -112,7 +112,7 @@ def test_a_role_that_may_not_create_gets_one_clear_error(cluster: Cluster, user:
         "CREATE TABLE langgraph_checkpoint.mine (id int)",
         "CREATE SCHEMA mine",
         "DROP SCHEMA langgraph_checkpoint",
-        "INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (9999, 'future')",
+        "INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations VALUES (9999, 'future', 1)",
         "DELETE FROM langgraph_checkpoint.langgraph_checkpoint_migrations",
     ],
 )

@@ -142,11 +142,16 @@ def test_setup_inside_a_transaction_that_rolls_back_leaves_nothing(empty_postgre
         other.get_tuple(generate_config("t"))
 
 
-def test_tables_of_a_newer_version_are_refused(own_store: Store) -> None:
+def test_tables_of_a_newer_version_are_refused_if_they_say_so(own_store: Store) -> None:
     with own_store.open() as saver:
         saver.setup()
-    statement = "INSERT INTO {}langgraph_checkpoint_migrations (number, name) VALUES (9999, 'future')"
-    change(own_store, statement)
+    statement = "INSERT INTO {}langgraph_checkpoint_migrations (number, name, oldest) VALUES (9999, 'future', {})"
+    known = len(load_migrations(own_store.kind))
+    change(own_store, statement, known)
+    with own_store.open() as saver:
+        saver.setup()
+        assert saver.get_tuple(generate_config("t")) is None
+    change(own_store, "UPDATE {}langgraph_checkpoint_migrations SET oldest = {}", known + 1)
     with own_store.open() as saver:
         with pytest.raises(SchemaTooNew, match="upgrade langgraph-checkpoint-custom"):
             saver.get_tuple(generate_config("t"))
@@ -160,15 +165,25 @@ def test_older_tables_on_postgres_wait_for_setup(own_postgres_url: str) -> None:
         saver.get_tuple(generate_config("t"))
 
 
-def change(store: Store, statement: str) -> None:
+def test_tables_from_before_the_first_release_are_refused_with_the_way_out(own_store: Store) -> None:
+    with own_store.open() as saver:
+        saver.setup()
+    change(own_store, "ALTER TABLE {}langgraph_checkpoint_migrations DROP COLUMN oldest")
+    for method in ("setup", "list"):
+        with own_store.open() as saver, pytest.raises(SchemaOutdated, match=r"export FILE.*import FILE"):
+            saver.setup() if method == "setup" else list(saver.list(None))
+    assert main(["verify", "--url", own_store.url]) == 1
+
+
+def change(store: Store, statement: str, *values: int) -> None:
     if store.kind == "sqlite":
         connection = sqlite3.connect(store.url.removeprefix("sqlite:///"))
-        connection.execute(statement.format(""))
+        connection.execute(statement.format("", *values))
         connection.commit()
         connection.close()
     else:
         with psycopg.connect(store.url) as postgres:
-            postgres.execute(statement.format("langgraph_checkpoint."))
+            postgres.execute(statement.format("langgraph_checkpoint.", *values))
 
 
 def test_the_official_postgres_savers_tables_can_be_in_the_same_database(own_postgres_url: str) -> None:

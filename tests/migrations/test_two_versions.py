@@ -1,11 +1,12 @@
-"""An older version of the package next to a newer one, on the same threads, during the migration and after it."""
+"""An older version of the package next to a newer one, on the same threads, during the migration and after it.
+
+Both are wheels: of this version, and of this version with one more migration.
+"""
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -13,74 +14,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 
 from tests.behaviour.helpers import Database
-from tests.needs import need
 from tests.stores import Store
+from tests.wheels import next_version, unpacked
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = "langgraph_checkpoint_custom"
 # Seconds; anything that takes longer hangs.
 TIMEOUT = 300
 # How many checkpoints an application stores before something else happens.
 SOME = 20
-# A migration that does not affect older statements, and one that does.
-ADDS = """
-ALTER TABLE {}checkpoints ADD COLUMN note TEXT;
-ALTER TABLE {}writes ADD COLUMN note TEXT NOT NULL DEFAULT '';
-CREATE INDEX checkpoints_noted ON {}checkpoints (note);
-"""
+# A migration that statements of this version do not survive.
 RENAMES = "ALTER TABLE {}writes RENAME COLUMN task_path TO path_of_task;\n"
 
 pytestmark = [pytest.mark.timeout(2 * TIMEOUT), pytest.mark.leaves_damage("the tables are of a version to come")]
 
 
-@pytest.fixture(scope="session")
-def this_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the current package."""
-    folder = tmp_path_factory.mktemp("this")
-    shutil.copytree(ROOT / PACKAGE, folder / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder
-
-
-@pytest.fixture(scope="session")
-def older_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package as it was when the golden store was last written, from this repository's history."""
-    try:
-        commit = git("log", "-1", "--format=%H", "--", "tests/golden/0.1.0").decode().strip()
-        archive = git("archive", "--format=zip", commit, PACKAGE)
-    except (OSError, subprocess.CalledProcessError) as error:
-        need(None, f"this repository's history, which has an older version: {error}")
-    folder = tmp_path_factory.mktemp("older")
-    with ZipFile(io.BytesIO(archive)) as files:
-        files.extractall(folder)
-    return folder
-
-
-def git(*arguments: str) -> bytes:
-    return subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True).stdout
-
-
-def with_migration(package: Path, folder: Path, text: str) -> Path:
-    """A future version: the package with one more migration."""
-    shutil.copytree(package, folder)
-    for database, schema in (("postgres", "langgraph_checkpoint."), ("sqlite", "")):
-        migrations = folder / PACKAGE / "migrations" / database
-        number = len(list(migrations.glob("*.sql"))) + 1
-        (migrations / f"{number:04}_more.sql").write_text(text.replace("{}", schema))
-    return folder
-
-
 class Application:
     """A process of `application.py` with one version of the package."""
 
-    def __init__(self, package: Path, store: Store, mode: str) -> None:
+    def __init__(self, package: Path, store: Store, *modes: str) -> None:
         program = Path(__file__).with_name("application.py")
         self._process = subprocess.Popen(
-            [sys.executable, str(program), str(package), store.url, mode],
+            [sys.executable, str(program), str(package), store.url, *modes],
             env=os.environ | {"PYTHONPATH": str(package)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -134,55 +91,54 @@ class Application:
 
 
 @contextmanager
-def started(package: Path, store: Store, mode: str = "run") -> Iterator[Application]:
-    application = Application(package, store, mode)
+def started(package: Path, store: Store, *modes: str) -> Iterator[Application]:
+    application = Application(package, store, *modes)
     try:
         yield application
     finally:
         application.kill()
 
 
-def done(package: Path, store: Store, mode: str) -> Application:
+def done(package: Path, store: Store, *modes: str) -> Application:
     """An application that has ended without an error."""
-    with started(package, store, mode) as application:
+    with started(package, store, *modes) as application:
         assert application.end() == ["ended"]
     return application
 
 
-@pytest.mark.parametrize("migration", [None, ADDS], ids=["same_tables", "migrated"])
-def test_both_versions_run_on_the_same_threads_and_read_everything(
-    own_store: Store, older_version: Path, this_version: Path, tmp_path: Path, migration: str | None
+def test_both_versions_run_on_the_same_threads_before_and_after_a_restart(
+    own_store: Store, this_version: Path, next_minor_version: Path
 ) -> None:
-    newer_version = with_migration(this_version, tmp_path / "newer", migration) if migration else this_version
-    done(older_version, own_store, "set-up")
-    with started(older_version, own_store) as older:
+    with started(this_version, own_store, "set-up", "run") as older:
         older.wait_for_more()
-        done(newer_version, own_store, "set-up")
-        with started(newer_version, own_store) as newer:
+        with started(next_minor_version, own_store, "set-up", "run") as newer:
             newer.wait_for_more()
             older.wait_for_more()
-            for each in (older, newer):
-                each.stop()
-            assert [older.end(), newer.end()] == [["ended"], ["ended"]]
-    stored = older.checkpoints() | newer.checkpoints()
-    found = done(newer_version, own_store, "read").checkpoints()
+            older.stop()
+            assert older.end() == ["ended"]
+            with started(this_version, own_store, "set-up", "run") as restarted:
+                restarted.wait_for_more()
+                newer.wait_for_more()
+                for each in (newer, restarted):
+                    each.stop()
+                assert [newer.end(), restarted.end()] == [["ended"], ["ended"]]
+    stored = older.checkpoints() | newer.checkpoints() | restarted.checkpoints()
+    found = done(next_minor_version, own_store, "read", "maintain").checkpoints()
     assert {location: found.get(location) for location in stored} == stored
-    if migration:
-        with started(older_version, own_store, "read") as late:
-            assert [name for name, _ in late.end()[1:]] == ["SchemaTooNew"]
-    else:
-        assert done(older_version, own_store, "read").checkpoints() == found
+    assert done(this_version, own_store, "read", "maintain", "read").checkpoints() == found
 
 
 def test_a_version_whose_statements_no_longer_fit_raises_an_error_that_says_why(
     own_store: Store, this_version: Path, tmp_path: Path
 ) -> None:
-    newer_version = with_migration(this_version, tmp_path / "newer", RENAMES)
-    done(this_version, own_store, "set-up")
-    with started(this_version, own_store) as older:
+    (tmp_path / "source").mkdir()
+    newer_version = unpacked(next_version(tmp_path / "source", RENAMES, oldest=2), tmp_path)
+    with started(this_version, own_store, "set-up", "run") as older:
         older.wait_for_more()
         done(newer_version, own_store, "set-up")
         errors = older.end()[1:]
+    with started(this_version, own_store, "read") as restarted:
+        errors += restarted.end()[1:]
     assert {name for name, _ in errors} == {"SchemaTooNew"}, errors
     assert all("upgrade langgraph-checkpoint-custom" in message for _, message in errors)
     schema = "langgraph_checkpoint." if own_store.kind == "postgres" else ""

@@ -1,3 +1,4 @@
+-- oldest: 1
 CREATE FUNCTION langgraph_checkpoint.tenant_of(thread_id text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN starts_with(thread_id, E'\x1f') THEN split_part(thread_id, E'\x1f', 2) ELSE '' END;

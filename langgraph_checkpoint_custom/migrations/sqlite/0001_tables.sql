@@ -1,3 +1,4 @@
+-- oldest: 1
 CREATE TABLE checkpoints (
     thread_id TEXT NOT NULL,
     checkpoint_ns TEXT NOT NULL,

@@ -1,10 +1,11 @@
 -- Setting up the tables.
 
 -- name: schema_numbers
-SELECT number FROM langgraph_checkpoint.langgraph_checkpoint_migrations
+SELECT number, oldest FROM langgraph_checkpoint.langgraph_checkpoint_migrations
 
 -- name: schema_applied
-INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (%(number)s, %(name)s)
+INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name, oldest)
+VALUES (%(number)s, %(name)s, %(oldest)s)
 
 -- The searchable_ statements create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
 

@@ -1,0 +1,1 @@
+"""What is public: see docs/versions.md."""
