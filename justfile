@@ -38,6 +38,21 @@ bench *args:
 races *args:
     python -m tests.races {{args}}
 
+# The release gate: an hour of graphs on each database, with kills, restarts, a migration and two versions.
+soak *args:
+    python -m tests.soak {{args}}
+
+# The sdist and the wheel in dist/, checked as the package index does it. Needs the extra `release`.
+dist:
+    rm -rf dist
+    python -m build
+    python -m twine check --strict dist/*
+
+# What depends on the version of PostgreSQL, on the server in CHECKPOINT_TEST_DSN.
+test-postgres *args:
+    python -m pytest --long -k "postgres or ICU or linear_time" tests/plans tests/migrations tests/conformance \
+        tests/drivers/test_encodings.py tests/drivers/test_round_trips.py tests/behaviour/test_filter.py {{args}}
+
 # What CI runs, from a clean virtual environment.
 ci:
     bash .ci/run
