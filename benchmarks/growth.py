@@ -37,9 +37,9 @@ from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, Retentio
 
 Saver = BaseCheckpointSaver[Any]
 
-BLOCK, STEP = 6, 6  # Digits of an id: the number of its block, and of its step in that.
+BLOCK = 8  # Characters at the start of an id that name its block: "1f", as ids of LangGraph's begin, and six digits.
 VERSION = "ver_"  # How each version begins; an id follows.
-OF_MODEL = VERSION + BLOCK * "0"
+OF_MODEL = VERSION + "1f000000"
 PAGE = 100  # Checkpoints of a page of a list.
 PUTS = 20
 KNOWN = ("present", "absent", "wrong")
@@ -47,7 +47,7 @@ KNOWN = ("present", "absent", "wrong")
 
 def id_of(step: int, block: int = 0) -> str:
     """The id of a step in a block."""
-    return f"{block:0{BLOCK}}{step:0{STEP}}"
+    return f"1f{block:06}-{step:04}-6000-8000-000000000000"
 
 
 class Step(NamedTuple):
@@ -151,7 +151,7 @@ class Thread:
             "v": 4, "ts": "2026-10-01T00:00:00+00:00", "id": checkpoint_id, "channel_values": dict(values),
             "channel_versions": dict(versions), "versions_seen": {}, "updated_channels": None,
         }  # fmt: skip
-        metadata: dict[str, Any] = {"source": "loop", "step": int(checkpoint_id[-STEP:]), "run_id": run_id}
+        metadata: dict[str, Any] = {"source": "loop", "step": int(checkpoint_id.split("-")[1]), "run_id": run_id}
         metadata["parents"] = {"": step.root} if step.root else {}
         if step.delta:
             metadata["counters_since_delta_snapshot"] = {step.delta: (1, 1)}
@@ -245,7 +245,7 @@ class PostgresDatabase(Database):
         self.system = system
 
     def label(self, number: str) -> str:
-        return f"lpad(({number})::text, {BLOCK}, '0')"
+        return f"'1f' || lpad(({number})::text, 6, '0')"
 
     def replaced(self, column: str, kind: str) -> str:
         new = f"'{VERSION}' || {self.label('n')}"
@@ -299,7 +299,7 @@ class SqliteDatabase(Database):
     system = "sqlite"
 
     def label(self, number: str) -> str:
-        return f"printf('%0{BLOCK}d', {number})"
+        return f"printf('1f%06d', {number})"
 
     def replaced(self, column: str, kind: str) -> str:
         found = f"replace(CAST({column} AS TEXT), '{OF_MODEL}', '{VERSION}' || {self.label('n')})"
@@ -456,7 +456,7 @@ class Measurement:
         def put() -> None:
             step = next(number)
             new = {} if delta else {"count": step, "text": "new"}
-            head.put(Step(new, delta=delta), f"{'9' * BLOCK}{step:0{STEP}}", "run of puts")
+            head.put(Step(new, delta=delta), id_of(step, 999_999), "run of puts")
 
         def do(operation: str, work: Callable[[], object], times: int = 1) -> None:
             self._time(shape, operation, checkpoints, work, times)

@@ -6,16 +6,18 @@ thread does. You can stop it and start it again at any time. `operations/sweep.p
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from random import shuffle
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.encoding.values import Values
@@ -25,29 +27,26 @@ from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, flag
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.delete import delete_idle
-from langgraph_checkpoint_custom.operations.free_pages import give_back_pages
-from langgraph_checkpoint_custom.operations.leases import release_claim, renew_claim, take_claim
-from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, thread_exists, threads_page
-from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
-from langgraph_checkpoint_custom.operations.sweep import (
+from langgraph_checkpoint_custom.operations.due import (
     BEFORE_ALL,
     WEEK,
     LastSweep,
-    Policy,
-    Prospect,
     arm_page,
     begin_policy,
     due_page,
     grown_page,
-    grown_ranges,
+    grown_since,
+    hasten_page,
     ids_page,
     last_sweep,
-    look_at_thread,
     note_armed,
     note_swept,
-    prospect,
-    sweep_thread,
 )
+from langgraph_checkpoint_custom.operations.free_pages import give_back_pages
+from langgraph_checkpoint_custom.operations.leases import release_claim, renew_claim, take_claim
+from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, thread_exists, threads_page
+from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
+from langgraph_checkpoint_custom.operations.sweep import Policy, Prospect, look_at_thread, prospect, sweep_thread
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Threads that one statement returns.
@@ -55,7 +54,7 @@ PAGE = 200
 # Seconds; the claim of the sweeping process lasts at least this long. After that, another process may sweep.
 SWEEPER_TTL = 60.0
 # Operations of a sweep that read a page of threads. After each, the claim is renewed.
-_PAGES = {"arm_page", "due_page", "grown_page", "threads_page"}
+_PAGES = {"arm_page", "hasten_page", "due_page", "threads_page"}
 # The sweeping process has a claim on this thread; no thread of a caller or tenant can have this id.
 _SWEEPER = f"{TENANT_MARK}{TENANT_MARK}sweep"
 
@@ -78,6 +77,9 @@ class Retention:
         filter: Only threads whose newest checkpoint has this metadata, as in `threads`. The other threads, and those
             whose metadata cannot be read, are neither counted nor changed.
         keep_waiting: Whether a thread that waits for a human stays when its time to live is over.
+        max_threads: A sweep ends after it has visited this number of threads; the next one goes on there.
+        max_seconds: A sweep visits no more threads after this number of seconds; the next one goes on there.
+        pause: Seconds that a sweep waits after each page of threads.
         every: Seconds between two sweeps, for a saver that sweeps at regular intervals.
 
     Raises:
@@ -89,6 +91,9 @@ class Retention:
     max_bytes: int | None = None
     filter: Mapping[str, Any] | None = None
     keep_waiting: bool = True
+    max_threads: int | None = None
+    max_seconds: float | None = None
+    pause: float = 0.0
     every: float = 3600.0
 
     def __post_init__(self) -> None:
@@ -103,6 +108,14 @@ class Retention:
             raise ConfigError(f"max_bytes must be an int of 0 or more, not {self.max_bytes!r}")
         wanted(self.filter)
         flag("keep_waiting", self.keep_waiting)
+        if self.max_threads is not None and not _is_more(self.max_threads, 0, int):
+            raise ConfigError(f"max_threads must be an int of 1 or more, not {self.max_threads!r}")
+        if self.max_seconds is not None and not _is_more(self.max_seconds, 0, (int, float)):
+            raise ConfigError(f"max_seconds must be more than 0, not {self.max_seconds!r}")
+        if self.max_bytes is not None and not (self.max_threads is None and self.max_seconds is None):
+            raise ConfigError("max_bytes reads all threads: leave out max_threads and max_seconds")
+        if not _is_more(self.pause, -1, (int, float)) or not 0 <= self.pause <= threading.TIMEOUT_MAX:
+            raise ConfigError(f"pause must be a number of seconds, 0 or more, not {self.pause!r}")
         if not _is_more(self.every, 0, (int, float)) or self.every > threading.TIMEOUT_MAX:
             raise ConfigError(
                 f"every must be more than 0 seconds, and at most {threading.TIMEOUT_MAX:.0f}, not {self.every!r}"
@@ -126,6 +139,7 @@ class Swept:
             deleted.
         kept_bytes: Bytes of the remaining threads. They are counted only with `max_bytes`.
         would_delete: Of a dry run, the tenant and the id of each thread that would be deleted.
+        complete: Whether all threads were visited that were due; False if `max_threads` or `max_seconds` ended it.
     """
 
     threads: int = 0
@@ -134,31 +148,71 @@ class Swept:
     freed_bytes: int = 0
     kept_bytes: int = 0
     would_delete: list[tuple[str, str]] = field(default_factory=list, compare=False)
+    complete: bool = True
 
     def add(self, other: Swept) -> None:
         """Add the figures of a sweep of other threads."""
-        for name in vars(self):
+        self.complete = self.complete and other.complete
+        for name in vars(self).keys() - {"complete"}:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-Operations = Generator[Operation[Any], Any, Swept]
+class Pause(NamedTuple):
+    """What a sweep asks for between its operations."""
+
+    seconds: float
+
+
+Asked = Operation[Any] | Pause
+T = TypeVar("T")
+Operations = Generator[Asked, Any, T]
+
+
+def perform(run: Callable[[Operation[Any]], Any], asked: Asked) -> Any:
+    """Do what a sweep asks for: run an operation, or wait."""
+    return time.sleep(asked.seconds) if isinstance(asked, Pause) else run(asked)
+
+
+async def aperform(run: Callable[[Operation[Any]], Awaitable[Any]], asked: Asked) -> Any:
+    """Async version of `perform`."""
+    return await (asyncio.sleep(asked.seconds) if isinstance(asked, Pause) else run(asked))
 
 
 def sweep_operations(
     d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool, tenants: bool
-) -> Operations:
-    """The operations of a sweep, one after the other; the caller runs each and sends its result back."""
+) -> Operations[Swept]:
+    """The operations of a sweep, one after the other; the caller performs each and sends its result back."""
     if not isinstance(keep, Retention):
         raise ConfigError(
             f"what to keep must be a Retention(…), such as Retention(keep_last=3), not a {type(keep).__name__}"
         )
     flag("dry_run", dry_run)
-    all_of_them = Swept()
-    for each in (yield from dialects_of_tenants(d, tenants)):
-        all_of_them.add((yield from _sweep(each, codec, keep, now, dry_run=dry_run)))
+    all_of_them, limits = Swept(), _Limits(keep)
+    dialects = yield from dialects_of_tenants(d, tenants)
+    if limits.are_set:  # Else the first ones might take all, each time.
+        shuffle(dialects)
+    for each in dialects:
+        all_of_them.add((yield from _sweep(each, codec, keep, limits, now.timestamp(), dry_run=dry_run)))
     while not dry_run and (yield give_back_pages(d)):
         pass
     return all_of_them
+
+
+class _Limits:
+    """How many more threads a sweep visits, and until when."""
+
+    def __init__(self, keep: Retention) -> None:
+        self._threads = keep.max_threads
+        self._end = None if keep.max_seconds is None else time.monotonic() + keep.max_seconds
+        self.are_set = self._threads is not None or self._end is not None
+
+    def allow_one(self) -> bool:
+        """Return whether one more thread may be visited, and count it."""
+        if self._threads == 0 or (self._end is not None and time.monotonic() > self._end):
+            return False
+        if self._threads is not None:
+            self._threads -= 1
+        return True
 
 
 def _policy(keep: Retention) -> Policy:
@@ -167,65 +221,86 @@ def _policy(keep: Retention) -> Policy:
     return Policy(older_than, keep.keep_last, wanted(keep.filter), keep.keep_waiting)
 
 
-def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool) -> Operations:
+def _sweep(
+    d: SqlDialect, codec: Values, keep: Retention, limits: _Limits, begun: float, *, dry_run: bool
+) -> Operations[Swept]:
     """The operations for the threads of one tenant, or for those without a tenant."""
-    swept, begun, policy = Swept(), now.timestamp(), _policy(keep)
+    swept, policy = Swept(), _policy(keep)
     digest = policy.digest()
     last: LastSweep | None = yield last_sweep(d)
     if last is not None and (last.policy != digest or not last.armed_at):
         last = None  # Another policy, so that all threads are due.
-    is_new, started_at = last is None, begun if last is None else last.started_at
-    looks_at_grown = policy.keep_last is not None and not is_new
-    seen: set[str] = set()  # Threads that were due and may have grown.
+    seen: set[str] = set()  # By a dry run: a thread may be due and have grown.
 
-    def visit(thread_ids: Sequence[str]) -> Generator[Operation[Any], Any, None]:
+    def visit(thread_ids: Sequence[str]) -> Operations[bool]:
         for thread_id in thread_ids:
-            if thread_id not in seen:
-                outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
-                swept.add(Swept(*outcome))
-                if dry_run and outcome.deleted:
-                    swept.would_delete.append((d.tenant, thread_id))
-        if looks_at_grown:
+            if thread_id in seen:
+                continue
+            if not limits.allow_one():
+                swept.complete = False
+                return False
+            outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
+            swept.add(Swept(*outcome))
+            if dry_run and outcome.deleted:
+                swept.would_delete.append((d.tenant, thread_id))
+        if dry_run:
             seen.update(thread_ids)
+        return True
 
-    if dry_run and is_new:  # A sweep would arm all threads first.
-        yield from _pages(partial(ids_page, d), d.ranges(), visit)
+    if not dry_run:
+        yield from _arm(d, digest, last, begun, keep)
+    if dry_run and last is None:  # A sweep would arm all threads first.
+        yield from _pages(partial(ids_page, d), d.ranges(), keep.pause, visit)
     else:
-        if not dry_run and (last is None or last.armed_at + WEEK <= begun):
-            if is_new:
-                yield begin_policy(d, digest)
-            yield from _pages(partial(arm_page, d, again=is_new), d.ranges(), visit)
-            yield note_armed(d, digest, begun, started_at)
-        yield from _pages(partial(due_page, d, begun), [BEFORE_ALL], visit)
-        if looks_at_grown:
-            yield from _pages(partial(grown_page, d), grown_ranges(started_at), visit)
+        yield from _pages(partial(due_page, d, begun), [BEFORE_ALL], keep.pause, visit)
+    if dry_run and last is not None and keep.keep_last is not None and swept.complete:
+        yield from _pages(partial(grown_page, d), [grown_since(last.started_at, begun)], keep.pause, visit)
     if keep.max_bytes is not None:
         swept.threads = swept.deleted_threads
         yield from _limit_bytes(d, codec, keep, keep.max_bytes, swept, dry_run=dry_run)
-    if not dry_run:
-        yield note_swept(d, digest, begun, time.time())
+    if not dry_run and swept.complete:
+        yield note_swept(d, digest, time.time())
     return swept
 
 
-T = TypeVar("T")
+def _arm(d: SqlDialect, digest: str, last: LastSweep | None, begun: float, keep: Retention) -> Operations[None]:
+    """Make all threads due for a new policy, those that have grown otherwise; arm those without a row once a week."""
+    if last is None:
+        yield begin_policy(d, digest)
+    elif keep.keep_last is not None:
+        yield from _pages(partial(hasten_page, d, begun), [grown_since(last.started_at, begun)], keep.pause)
+    armed_at = 0.0 if last is None else last.armed_at
+    if armed_at + WEEK <= begun:
+        yield from _pages(partial(arm_page, d, again=last is None), d.ranges(), keep.pause)
+        armed_at = begun
+    yield note_armed(d, digest, armed_at, begun)
+
+
+def _nothing(thread_ids: Sequence[str]) -> Operations[bool]:
+    yield from ()
+    return True
 
 
 def _pages(
     read: Callable[[T], Operation[tuple[Sequence[str], T | None]]],
     starts: Iterable[T],
-    visit: Callable[[Sequence[str]], Generator[Operation[Any], Any, None]],
-) -> Generator[Operation[Any], Any, None]:
-    """Read page after page of threads, from each of these starts, and visit them."""
+    pause: float,
+    visit: Callable[[Sequence[str]], Operations[bool]] = _nothing,
+) -> Operations[None]:
+    """Read page after page of threads, from each of these starts, and visit them until `visit` returns False."""
     for start in starts:
         at: T | None = start
         while at is not None:
             thread_ids, at = yield read(at)
-            yield from visit(thread_ids)
+            if not (yield from visit(thread_ids)):
+                return
+            if pause and at is not None:
+                yield Pause(pause)
 
 
 def _limit_bytes(
     d: SqlDialect, codec: Values, keep: Retention, max_bytes: int, swept: Swept, *, dry_run: bool
-) -> Generator[Operation[Any], Any, None]:
+) -> Operations[None]:
     """Delete the threads that do not fit, of all that match."""
     gone = {thread_id for _, thread_id in swept.would_delete}
     page: ThreadPage | None = ThreadPage(AFTER_ALL, "", (), PAGE)
@@ -236,11 +311,11 @@ def _limit_bytes(
                 swept.threads += 1
                 yield from _fit(d, record.thread_id, max_bytes, swept, dry_run=dry_run)
         page = reply.after
+        if page is not None and keep.pause:
+            yield Pause(keep.pause)
 
 
-def _fit(
-    d: SqlDialect, thread_id: str, max_bytes: int, swept: Swept, *, dry_run: bool
-) -> Generator[Operation[Any], Any, None]:
+def _fit(d: SqlDialect, thread_id: str, max_bytes: int, swept: Swept, *, dry_run: bool) -> Operations[None]:
     found: Prospect | None = yield prospect(d, thread_id)
     if found is None:
         return
@@ -315,14 +390,16 @@ class Sweeper:
     def _sweep(self, backend: Backend) -> None:
         d, driver, codec = backend
         token = secrets.token_hex(16)
-        ttl_seconds = max(SWEEPER_TTL, self._keep.every / 2)
+        ttl_seconds = max(SWEEPER_TTL, self._keep.every / 2) + self._keep.pause
         driver.run(take_claim(d, _SWEEPER, token, "sweep", ttl_seconds))
 
-        def run(op: Operation[Any]) -> Any:
+        def run(asked: Asked) -> Any:
             if self._stopped.is_set():
                 raise _Stopped
-            answer = driver.run(op)
-            if op.name in _PAGES:
+            if isinstance(asked, Pause):
+                return self._stopped.wait(asked.seconds)
+            answer = driver.run(asked)
+            if asked.name in _PAGES:
                 driver.run(renew_claim(d, _SWEEPER, token, ttl_seconds))
             return answer
 

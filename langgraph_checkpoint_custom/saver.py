@@ -210,6 +210,8 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         self._compress = dialect.compresses if compress is None else compress
         self._values: Values | None = None
         self._sweeper = Sweeper(self, retention) if retention else None
+        self._sweeps = bool(retention)
+        self._said = set()
         self._concurrent_writers = concurrent_writers
         self._checks_unchanged = check_unchanged
         self._sends_rows = concurrent_writers == "allow" and not check_unchanged

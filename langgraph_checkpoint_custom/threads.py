@@ -7,9 +7,11 @@ module contains no SQL and opens no connection.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
@@ -48,6 +50,7 @@ from langgraph_checkpoint_custom.model.records import (
 )
 from langgraph_checkpoint_custom.operations.copies import fork_thread
 from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, rollback
+from langgraph_checkpoint_custom.operations.due import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, check_open, waiting_threads
 from langgraph_checkpoint_custom.operations.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.operations.list_threads import (
@@ -61,10 +64,11 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     threads_page,
 )
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
-from langgraph_checkpoint_custom.operations.sweep import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.thread_states import State, threads_in_state
-from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
+from langgraph_checkpoint_custom.retention import Retention, Swept, aperform, now, perform, sweep_operations
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 
 @shared_docstrings
@@ -74,6 +78,10 @@ class ThreadMethods(ABC):
     _dialect: SqlDialect
     _driver: Driver
     _is_behind_server = False
+    _sweeps = False
+    """Whether the saver has a retention."""
+    _said: set[str]
+    """What was logged once, by this saver or a copy of it."""
 
     @property
     @abstractmethod
@@ -105,12 +113,12 @@ class ThreadMethods(ABC):
             The numbers of threads and checkpoints that were deleted, and the bytes that were freed.
         """
         operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants)
-        return follow(operations, self._driver.run)
+        return follow(operations, partial(perform, self._driver.run))
 
     async def asweep(self, keep: Retention, *, dry_run: bool = False, tenants: bool = True) -> Swept:
         """Async version of `sweep`."""
         operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants)
-        return await afollow(operations, self._driver.arun)
+        return await afollow(operations, partial(aperform, self._driver.arun))
 
     def set_ttl(
         self, thread_id: str, ttl: timedelta | None, *, strategy: Literal["delete", "keep_latest"] = "delete"
@@ -119,6 +127,7 @@ class ThreadMethods(ABC):
 
         For this thread it replaces the `older_than` of a retention, whose filter and whose labels it outranks. Each
         checkpoint that a run stores begins the time anew. Until a sweep comes, the thread can be read and continued.
+        If there was never a sweep, and this saver has no `retention`, it logs a warning once.
 
         Args:
             thread_id: The thread.
@@ -129,15 +138,23 @@ class ThreadMethods(ABC):
         Raises:
             CheckpointNotFound: The thread has no checkpoint yet.
         """
-        self._driver.run(self._ttl(thread_id, ttl, strategy))
+        self._warn_if_never_swept(self._driver.run(self._ttl(thread_id, ttl, strategy)))
 
     async def aset_ttl(
         self, thread_id: str, ttl: timedelta | None, *, strategy: Literal["delete", "keep_latest"] = "delete"
     ) -> None:
         """Async version of `set_ttl`."""
-        await self._driver.arun(self._ttl(thread_id, ttl, strategy))
+        self._warn_if_never_swept(await self._driver.arun(self._ttl(thread_id, ttl, strategy)))
 
-    def _ttl(self, thread_id: str, ttl: timedelta | None, strategy: str) -> Operation[None]:
+    def _warn_if_never_swept(self, has_been_swept: bool) -> None:
+        if not (has_been_swept or self._sweeps or "never swept" in self._said):
+            self._said.add("never swept")
+            _LOG.warning(
+                "set_ttl() was called, but there was no sweep yet, and without one nothing is deleted: give a saver a "
+                "retention, such as retention=Retention(), or call sweep() or `lgckpt sweep` regularly"
+            )
+
+    def _ttl(self, thread_id: str, ttl: timedelta | None, strategy: str) -> Operation[bool]:
         if ttl is not None and not (isinstance(ttl, timedelta) and ttl > timedelta()):
             raise ConfigError(f"ttl must be a positive timedelta, such as timedelta(days=30), or None, not {ttl!r}")
         if self._is_behind_server:

@@ -25,9 +25,9 @@ from langgraph_checkpoint_custom.cli.common import (
 )
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, tell
 from langgraph_checkpoint_custom.cli.reading import Where
-from langgraph_checkpoint_custom.engine.operation import Operation, follow
+from langgraph_checkpoint_custom.engine.operation import follow
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.retention import Retention, now, sweep_operations
+from langgraph_checkpoint_custom.retention import Asked, Pause, Retention, now, perform, sweep_operations
 from langgraph_checkpoint_custom.tools.finding import wanted_of
 
 commands = typer.Typer()
@@ -81,12 +81,12 @@ def sweep(
         seen = 0
         with progress("threads", lambda: count_all(saver, tenants, wanted_of(where or ()))) as report:
 
-            def run(op: Operation[Any]) -> Any:
+            def run(asked: Asked) -> Any:
                 nonlocal seen
-                if op.name in ("sweep_thread", "look_at_thread"):
+                if not isinstance(asked, Pause) and asked.name in ("sweep_thread", "look_at_thread"):
                     seen += 1
                     report(seen, "dry run" if dry_run else "work")
-                return saver.backend.driver.run(op)
+                return perform(saver.backend.driver.run, asked)
 
             done = follow(
                 sweep_operations(

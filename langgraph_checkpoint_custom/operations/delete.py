@@ -182,19 +182,25 @@ def remove(
     removal: Removal,
     emptied: Mapping[Place, Collection[str]] = MappingProxyType({}),
     run_ids: Sequence[str] | None = None,
+    *,
+    first: Sequence[Statement] = (),
     more: Sequence[Statement] = (),
-) -> Steps[None]:
+) -> Steps[Sequence[Sequence[Row]]]:
     """Change the rows, and delete the writes of `emptied` checkpoints but those to some channels, maybe only of runs.
+
+    Returns the replies to the statements that are sent `first`; none if nothing changes.
 
     Round trips: 1, or 0 if nothing changes; 2 more if values with chunks go, of which remaining ones may share some.
     """
     if (change := d.remove(thread_id, removal, emptied, run_ids)) is None:
-        return
-    chunks = _places(chain(*(yield change._replace(statements=[*change.statements, *more]))))
+        return ()
+    replies = yield change._replace(statements=[*first, *change.statements, *more])
+    chunks = _places(chain(*replies[len(first) :]))
     if chunks:
         chunks -= yield from chunks_of(d, thread_id, removal.remaining_blobs({chunk[:2] for chunk in chunks}))
     if chunks:
         yield d.delete_blobs(thread_id, chunks)
+    return replies[: len(first)]  # type: ignore[no-any-return]  # Replies are not typed.
 
 
 def chunks_of(d: SqlDialect, thread_id: str, blobs: Collection[BlobPlace]) -> Steps[set[BlobPlace]]:

@@ -44,7 +44,7 @@ def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
     Round trips: 1.
     Idempotent: yes.
     """
-    *_, rows = yield d.ask("hasten_thread", "delete_label", thread_id=thread_id, name=name)
+    *_, rows = yield d.ask("hasten_thread", "delete_label", thread_id=thread_id, due_at=0, name=name)
     return bool(rows)
 
 

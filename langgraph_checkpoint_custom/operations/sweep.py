@@ -1,20 +1,15 @@
-"""What a sweep reads and does, one thread after the other, and how it knows at which threads to look.
+"""What a sweep reads of a thread, what it decides about it, and what it does.
 
 Must not know: SQL, connections, the clock: times come as seconds since 1970.
 
-A thread has a row in `threads`, with the time at which a sweep has to look at it again. A sweep looks at the threads
-that are due, and, to keep a number of checkpoints, at those with new checkpoints. Whatever it keeps is due again after
-a week at the latest, and once a week each thread gets a row that has none. So a thread that no rule has found is late
-by a week, and never missed.
-
-`retention.py` has the sweep itself, and its dry run.
+`due.py` says which threads a sweep visits; `retention.py` has the sweep itself, and its dry run.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence, Set
-from datetime import datetime, timedelta, timezone
+from datetime import timezone
 from hashlib import sha256
 from typing import NamedTuple
 from zlib import crc32
@@ -22,27 +17,16 @@ from zlib import crc32
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
-from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.filter import Condition, matches
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, Range, right_above
+from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, superseded
-from langgraph_checkpoint_custom.model.records import SweepStatus, time_from
+from langgraph_checkpoint_custom.model.records import time_from
 from langgraph_checkpoint_custom.operations.delete import BYTES, remove, sends_for
+from langgraph_checkpoint_custom.operations.due import WEEK
 from langgraph_checkpoint_custom.operations.interrupts import open_interrupts
 from langgraph_checkpoint_custom.operations.read import get_tuple
-from langgraph_checkpoint_custom.operations.sizes import ThreadSize, sizes_of_threads
+from langgraph_checkpoint_custom.operations.sizes import ALL, SizeRow, Total
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-
-# Seconds after which each thread is looked at again.
-WEEK = 7 * 86_400.0
-# Seconds: a checkpoint may be committed that long after its id was made, and clocks may differ by that much.
-LATE = 3_600.0
-# Threads that one statement arms, or lists.
-ARMED = 10_000
-# Threads that are due, for one statement.
-DUE = 200
-# New checkpoints, for one statement.
-GROWN = 2_000
 
 
 class Policy(NamedTuple):
@@ -67,15 +51,6 @@ class Policy(NamedTuple):
         return sha256(json.dumps([limits, conditions]).encode()).hexdigest()[:32]
 
 
-class LastSweep(NamedTuple):
-    """What the sweeps of a tenant have done; `armed_at` is 0 if they have still to arm all threads."""
-
-    policy: str
-    armed_at: float
-    started_at: float
-    finished_at: float | None
-
-
 class Thread(NamedTuple):
     """What decides about a thread.
 
@@ -97,7 +72,7 @@ class Thread(NamedTuple):
 
 
 def fate(policy: Policy, thread: Thread, wait: float) -> tuple[int | None, float]:
-    """Return how many checkpoints of each namespace remain, and in how many seconds to look again, at most `wait`.
+    """Return how many checkpoints of each namespace remain, and in how many seconds to visit it again, at most `wait`.
 
     None means all checkpoints, 0 none.
     """
@@ -134,10 +109,10 @@ class Outcome(NamedTuple):
 
 @operation("exclusive")
 def sweep_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy, now: float) -> Steps[Outcome]:
-    """Delete what a policy does not keep of a thread, and say when to look at it again.
+    """Delete what a policy does not keep of a thread, and say when to visit it again.
 
-    Round trips: 3, with the end of the transaction, for a thread that stays as it is; one more if its time or its
-        metadata decides. As `prune_thread` and 2, if something is deleted.
+    Round trips: 3, with the end of the transaction, for a thread that stays as it is; one more if its time decides, and
+        one more if its metadata does. If something is deleted, one more than that, and then as `prune_thread`.
     Rows: all checkpoints of the thread, without values.
     Idempotent: yes.
     """
@@ -152,14 +127,13 @@ def sweep_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy, n
     if not (removal.gone or removal.hidden):
         yield d.rearm_thread(thread_id, now + wait, seen)
         return Outcome(_applies(thread))
-    before = yield from _size(d, thread_id)
+    sizes = d.sizes([d.only(thread_id)], ALL).statements
     more = d.ask("delete_all_writes", thread_id=thread_id).statements if keep == 0 else ()
-    yield from remove(d, thread_id, removal, more=more)
-    after = yield from _size(d, thread_id)
-    # With a run's next checkpoint it stays, and is looked at again.
-    is_gone = not any(after[1:])
-    yield d.drop_thread(thread_id) if keep == 0 else d.rearm_thread(thread_id, now + wait, seen)
-    return Outcome(_applies(thread), is_gone, removed, max(0, before.bytes - after.bytes))
+    (before,) = yield from remove(d, thread_id, removal, first=sizes, more=more)
+    # With a run's next checkpoint it stays, and is visited again.
+    end = d.drop_thread(thread_id) if keep == 0 else d.rearm_thread(thread_id, now + wait, seen)
+    _, after = yield end._replace(statements=[*end.statements, *sizes])
+    return Outcome(_applies(thread), not after, removed, max(0, _bytes(before) - _bytes(after)))
 
 
 @operation("read")
@@ -175,7 +149,10 @@ def look_at_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy,
         return Outcome()
     outline, thread, keep, _ = found
     _, removed = yield from offload(len(rows) * BYTES, _removal, outline, keep)
-    freed = (yield from _size(d, thread_id)).bytes if keep == 0 else 0
+    freed = 0
+    if keep == 0:
+        (sizes,) = yield d.sizes([d.only(thread_id)], ALL)
+        freed = _bytes(sizes)
     return Outcome(_applies(thread), keep == 0, removed, freed)
 
 
@@ -263,172 +240,8 @@ def _matches(d: SqlDialect, codec: Values, key: Key, wanted: Sequence[Condition]
     return matches(metadata, wanted, contains=d.filter_contains)
 
 
-def _size(d: SqlDialect, thread_id: str) -> Steps[ThreadSize]:
-    sizes = yield from sizes_of_threads(d, [thread_id]).start()
-    return sizes[thread_id].size
-
-
-@operation("write")
-def set_ttl(d: SqlDialect, thread_id: str, ttl_seconds: float | None, strategy: str | None) -> Steps[None]:
-    """Store the time to live of a thread, or that it has none.
-
-    Round trips: 1.
-    Idempotent: yes.
-    Raises: CheckpointNotFound.
-    """
-    (rows,) = yield d.set_ttl(thread_id, ttl_seconds, strategy)
-    if not rows:
-        raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint yet; call set_ttl() after its first run")
-
-
-@operation("read")
-def sweep_status(d: SqlDialect, now: float) -> Steps[SweepStatus]:
-    """Return what the sweeps of a tenant have done, and what is due.
-
-    Round trips: 1.
-    Rows: up to 10,000 threads.
-    """
-    rows, ((overdue, since),) = yield d.sweep_status(now, ARMED)
-    finished_at = LastSweep._make(rows[0]).finished_at if rows else None
-    return SweepStatus(
-        None if finished_at is None else datetime.fromtimestamp(finished_at, timezone.utc),
-        overdue,
-        timedelta(seconds=now - since if overdue else 0),
-    )
-
-
-# At which threads to look
-
-
-@operation("read")
-def last_sweep(d: SqlDialect) -> Steps[LastSweep | None]:
-    """Return what the sweeps of a tenant have done; None if there was none.
-
-    Round trips: 1.
-    """
-    (rows,) = yield d.select_sweep()
-    return LastSweep._make(rows[0]) if rows else None
-
-
-@operation("write")
-def begin_policy(d: SqlDialect, policy: str) -> Steps[None]:
-    """Store what the sweeps keep from now on. All threads have still to be armed.
-
-    Round trips: 1.
-    Idempotent: yes.
-    """
-    yield d.begin_policy(policy)
-
-
-@operation("write")
-def arm_page(d: SqlDialect, within: Range, *, again: bool) -> Steps[tuple[Sequence[str], Range | None]]:
-    """Insert the rows of the first threads of a range that have none; with `again`, all of them are then due.
-
-    Returns no thread, and the range that remains; None if nothing does.
-
-    Round trips: 1.
-    Rows: one of each of up to 10,000 threads, twice.
-    Idempotent: yes.
-    """
-    ((number, last),), _ = yield d.arm_threads(within, ARMED, again=again)
-    return (), within._replace(bottom=right_above(last)) if number == ARMED else None
-
-
-@operation("write")
-def note_armed(d: SqlDialect, policy: str, armed_at: float, started_at: float) -> Steps[None]:
-    """Store that all threads are armed, and from when on there may be checkpoints that no sweep has seen.
-
-    Round trips: 1.
-    Idempotent: yes.
-    """
-    yield d.note_armed(policy, armed_at, started_at)
-
-
-@operation("write")
-def note_swept(d: SqlDialect, policy: str, started_at: float, finished_at: float) -> Steps[None]:
-    """Store that a sweep has ended.
-
-    If one with another policy has begun since, that may have found threads that were armed here. Then both begin anew.
-
-    Round trips: 1; 2 after another policy.
-    Idempotent: yes.
-    """
-    (rows,) = yield d.note_swept(policy, started_at, finished_at)
-    if not rows:
-        yield d.begin_policy("")
-
-
-@operation("read")
-def ids_page(d: SqlDialect, within: Range) -> Steps[tuple[Sequence[str], Range | None]]:
-    """Return the first threads of a range, and the range that remains; None if nothing does.
-
-    Round trips: 1.
-    Rows: one of each of up to 10,000 threads.
-    """
-    (rows,) = yield d.thread_ids(within, ARMED)
-    rest = within._replace(bottom=right_above(rows[-1][0])) if len(rows) == ARMED else None
-    return [d.own_thread_id(stored) for (stored,) in rows], rest
-
-
-Due = tuple[float, str]
-"""When a thread is due, and the thread."""
-BEFORE_ALL: Due = -1.0, ""
-
-
-@operation("read")
-def due_page(d: SqlDialect, now: float, after: Due) -> Steps[tuple[Sequence[str], Due | None]]:
-    """Return the threads that are due, after another one, and the last of them; None if there are no more.
-
-    Round trips: 1.
-    Rows: up to 200 threads.
-    """
-    (rows,) = yield d.select_due(now, after, DUE)
-    ids = [d.own_thread_id(stored) for stored, _ in rows]
-    return ids, (rows[-1][1], ids[-1]) if len(rows) == DUE else None
-
-
-# In time, LangGraph has made no id before. A UUIDv6 begins with its time.
-_TICKS = 10_000_000  # A second.
-_GREGORIAN = 12_219_292_800  # Seconds from 1582-10-15 to 1970.
-
-
-def _first_id(time: float) -> str:
-    """Return what is not above any UUIDv6 that is made from a time on."""
-    ticks = int((time + _GREGORIAN) * _TICKS)
-    return f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}-"
-
-
-_FIRST_OF_LANGGRAPH = _first_id(1_577_836_800.0)  # 2020; LangGraph is younger.
-
-
-class IdRange(NamedTuple):
-    """The checkpoint ids from `bottom` to below `top`, after those of `bottom` itself up to a thread."""
-
-    bottom: str
-    top: str
-    thread_id: str = ""
-
-
-def grown_ranges(started_at: float) -> list[IdRange]:
-    """Return where the ids of checkpoints are that were stored since a sweep began.
-
-    Ids that are no UUIDv6 of LangGraph's are always among them, since they do not say when they were made.
-    """
-    since = max(_FIRST_OF_LANGGRAPH, _first_id(started_at - LATE))
-    return [IdRange("", _FIRST_OF_LANGGRAPH), IdRange(since, AFTER_ALL)]
-
-
-@operation("read")
-def grown_page(d: SqlDialect, within: IdRange) -> Steps[tuple[Sequence[str], IdRange | None]]:
-    """Return threads with checkpoints in a range, and the range that remains; None if nothing does.
-
-    Round trips: 1.
-    Rows: up to 2,000 checkpoints.
-    """
-    (rows,) = yield d.select_grown(within.bottom, within.top, within.thread_id, GROWN)
-    ids = list(dict.fromkeys(d.own_thread_id(stored) for _, stored in rows))
-    rest = within._replace(bottom=rows[-1][0], thread_id=d.own_thread_id(rows[-1][1])) if len(rows) == GROWN else None
-    return ids, rest
+def _bytes(sizes: Sequence[Row]) -> int:
+    return Total(map(SizeRow._make, sizes)).bytes
 
 
 # Threads that max_bytes may delete

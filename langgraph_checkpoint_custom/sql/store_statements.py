@@ -11,6 +11,7 @@ from typing import Any
 
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.migrations import Migration
+from langgraph_checkpoint_custom.model.id_times import IdRange
 from langgraph_checkpoint_custom.model.keys import TENANT_MARK, Range, right_above
 from langgraph_checkpoint_custom.sql.statements import Statements
 
@@ -74,12 +75,12 @@ class StoreStatements(Statements):
         return self.ask("begin_policy", policy=policy)
 
     def note_armed(self, policy: str, armed_at: float, started_at: float) -> RoundTrip:
-        """Store that all threads are armed, unless the sweeps have another policy."""
+        """Store what is armed, unless the sweeps have another policy."""
         return self.ask("note_armed", policy=policy, armed_at=armed_at, started_at=started_at)
 
-    def note_swept(self, policy: str, started_at: float, finished_at: float) -> RoundTrip:
+    def note_swept(self, policy: str, finished_at: float) -> RoundTrip:
         """Store that a sweep has ended; the reply is empty if the sweeps have another policy."""
-        return self.ask("note_swept", policy=policy, started_at=started_at, finished_at=finished_at)
+        return self.ask("note_swept", policy=policy, finished_at=finished_at)
 
     def arm_threads(self, within: Range, threads: int, *, again: bool) -> RoundTrip:
         """Insert rows of the first threads of a range; the first reply has their number and the last of them."""
@@ -95,9 +96,15 @@ class StoreStatements(Statements):
         due_after, thread_id = after
         return self.ask("select_due", now=now, due_after=due_after, thread_id=thread_id, limit=limit)
 
-    def select_grown(self, bottom: str, top: str, after: str, limit: int) -> RoundTrip:
-        """Read the first checkpoint ids of a range, each with its stored thread; of the first id, threads after one."""
-        return self.ask("select_grown", bottom=bottom, top=top, thread_id=after, limit=limit)
+    def select_grown(self, ranges: Sequence[IdRange], after: str, limit: int) -> RoundTrip:
+        """Read the first checkpoint ids of each range, each with its stored thread; `after` is one of the first id."""
+        statements = [self.statement("select_grown", **each._asdict(), thread_id="", limit=limit) for each in ranges]
+        statements[0] = self.statement("select_grown", **ranges[0]._asdict(), thread_id=after, limit=limit)
+        return self._send(*statements)
+
+    def hasten_threads(self, thread_ids: Sequence[str], due_at: float) -> RoundTrip:
+        """Make threads due at a time, unless they are due before."""
+        return self._send(*(self.statement("hasten_thread", thread_id=each, due_at=due_at) for each in thread_ids))
 
     # Moving
 

@@ -210,9 +210,9 @@ class ThreadStatements(Statements):
         return self.ask("rearm_thread", thread_id=thread_id, due_at=due_at, seen=seen)
 
     def set_ttl(self, thread_id: str, ttl_seconds: float | None, strategy: str | None) -> RoundTrip:
-        """Store the time to live of a thread; the reply is empty if it has no checkpoint."""
-        statements = self._statements("set_ttl", thread_id=thread_id, ttl_seconds=ttl_seconds, strategy=strategy)
-        return self._send(*statements, locks=self._share(thread_id))
+        """Store the time to live of a thread, and read as `select_sweep`; no first row if it has no checkpoint."""
+        params = {"ttl_seconds": ttl_seconds, "strategy": strategy}
+        return self.ask("set_ttl", "select_sweep", locks=self._share(thread_id), thread_id=thread_id, **params)
 
     def drop_thread(self, thread_id: str) -> RoundTrip:
         """Delete the row of a thread in `threads`, if it has no checkpoint left."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Generator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.types import Interrupt
+from ulid import ULID
 
 from langgraph_checkpoint_custom import (
     CheckpointNotFound,
@@ -22,8 +27,9 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.engine.operation import Operation, follow
 from langgraph_checkpoint_custom.model.filter import wanted
-from langgraph_checkpoint_custom.operations.sweep import DUE, WEEK, Policy, Thread, fate
-from langgraph_checkpoint_custom.retention import sweep_operations
+from langgraph_checkpoint_custom.operations.due import DUE, WEEK
+from langgraph_checkpoint_custom.operations.sweep import Policy, Thread, fate
+from langgraph_checkpoint_custom.retention import Asked, Pause, perform, sweep_operations
 from langgraph_checkpoint_custom.tools.exchange import export_file, import_file
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
 from tests.stores import Client, Store
@@ -33,10 +39,16 @@ NOW = datetime.now(timezone.utc)
 
 
 def put(
-    saver: CheckpointSaver, thread_id: str, *, after: RunnableConfig | None = None, days: float = 0, **more: Any
+    saver: CheckpointSaver,
+    thread_id: str,
+    *,
+    after: RunnableConfig | None = None,
+    days: float = 0,
+    checkpoint_id: str = "",
+    **more: Any,
 ) -> RunnableConfig:
-    """A checkpoint with an id of LangGraph's, whose time is `days` ago."""
-    document = checkpoint(next_uuid(), {"a": thread_id})
+    """A checkpoint with an id of LangGraph's, if none is given, whose time is `days` ago."""
+    document = checkpoint(checkpoint_id or next_uuid(), {"a": thread_id})
     document["ts"] = (NOW - days * DAY).isoformat()
     return saver.put(after or config(thread_id), document, metadata(**more), {"a": "1"})
 
@@ -53,7 +65,7 @@ class Sweeps:
         self.keep = keep
         self.ran: Counter[str] = Counter()
 
-    def steps(self, at: datetime = NOW, *, dry_run: bool = False) -> Generator[Operation[Any], None, None]:
+    def steps(self, at: datetime = NOW, *, dry_run: bool = False) -> Generator[Asked, None, None]:
         """Sweep operation by operation: each is run when the next one is asked for."""
         operations = sweep_operations(
             self.saver._dialect, self.saver._codec, self.keep, at, dry_run=dry_run, tenants=True
@@ -65,7 +77,7 @@ class Sweeps:
             except StopIteration:
                 return
             yield op
-            answer = self.saver._driver.run(op)
+            answer = perform(self.saver._driver.run, op)
 
     def __call__(self, at: datetime = NOW, *, dry_run: bool = False) -> Swept:
         self.ran.clear()
@@ -77,7 +89,7 @@ class Sweeps:
         operations = sweep_operations(
             self.saver._dialect, self.saver._codec, self.keep, at, dry_run=dry_run, tenants=True
         )
-        return follow(operations, run)
+        return follow(operations, partial(perform, run))
 
     @property
     def visits(self) -> int:
@@ -85,12 +97,13 @@ class Sweeps:
 
 
 def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(store: Store) -> None:
-    """However many there are, with any retention. After that, only threads that have changed are visited."""
+    """However many, whatever their ids, with any retention. After that, only threads that have changed are visited."""
     events: list[OperationEvent] = []
     many, later = DUE + 10, NOW + timedelta(hours=2)  # Nothing is new, which the last hour would be.
     with store.open(on_operation=events.append) as saver:
         saver.setup()
-        last = {f"t{number}": put(saver, f"t{number}", days=1) for number in range(many)}
+        ids = "", *(f"{first}00-100" for first in "0z"), str(ULID())
+        last = {f"t{n}": put(saver, f"t{n}", days=1, checkpoint_id=ids[n % 4 if n > 9 else 0]) for n in range(many)}
         for keep in (Retention(older_than=30 * DAY, keep_last=2), Retention(keep_last=2), Retention()):
             sweeps = Sweeps(saver, keep)
             sweeps(later)
@@ -169,15 +182,67 @@ def test_what_no_rule_has_found_is_found_within_a_week(saver: CheckpointSaver, d
     assert sweeps(NOW + timedelta(seconds=WEEK) + timedelta(hours=1)).deleted_checkpoints == 3
 
 
-def test_ids_that_do_not_say_their_time_are_always_looked_at(saver: CheckpointSaver) -> None:
+@pytest.mark.parametrize("days", [1, 8])
+def test_threads_whose_ids_say_no_time_are_looked_at_once_a_week(saver: CheckpointSaver, days: int) -> None:
     sweeps = Sweeps(saver, Retention(keep_last=1))
     for number in range(3):
-        for thread_id in ("t", "z"):
+        for thread_id in ("0", "1", "t", "z"):
             document = checkpoint(f"{thread_id}{number}", {"a": 1})
             saver.put(
                 config(thread_id, f"{thread_id}{number - 1}" if number else None), document, metadata(), {"a": "1"}
             )
-        assert sweeps(NOW + number * DAY).deleted_checkpoints == (2 if number else 0)
+        deleted = sweeps(NOW + number * days * DAY).deleted_checkpoints
+        assert deleted == (4 if number and days > 7 else 0)
+
+
+def test_threads_that_have_grown_are_found_by_their_ids(saver: CheckpointSaver) -> None:
+    """By UUIDv6, ULIDs, and UUIDv7."""
+    sweeps = Sweeps(saver, Retention(keep_last=1))
+    last = {name: config(name) for name in ("uuid6", "ulid", "uuid7")}
+    for number in range(3):
+        now = time.time() + number
+        ids = next_uuid(), str(ULID.from_timestamp(now)), str(UUID(int=round(now * 1000) << 80 | 7 << 76 | 2 << 62))
+        for name, checkpoint_id in zip(last, ids, strict=True):
+            last[name] = saver.put(last[name], checkpoint(checkpoint_id, {"a": 1}), metadata(), {"a": "1"})
+        assert sweeps(NOW + number * DAY / 24).deleted_checkpoints == (3 if number else 0)
+
+
+def test_a_limited_sweep_is_continued_by_the_next_one(saver: CheckpointSaver) -> None:
+    """It ends after a number of threads, or of seconds, for the due ones and for those that have grown."""
+    tenants = [saver, saver.for_tenant("acme")]
+    last = {(one, name): put(one, name) for one in tenants for name in "abcde"}
+    limited = Sweeps(saver, Retention(max_threads=4, pause=0.001))
+    swept = [limited() for _ in range(3)]
+    assert [(each.threads, each.complete) for each in swept] == [(4, False), (4, False), (2, True)]
+    assert saver.sweep_status().finished_at is not None
+    grown = Retention(keep_last=1)
+    Sweeps(saver, grown)()
+    for (one, name), first in last.items():
+        put(one, name, after=first)
+    limited = Sweeps(saver, replace(grown, max_threads=4))
+    assert limited(dry_run=True).threads == 4
+    deleted = 0
+    for minute in range(1, 50):  # Those of the last hour are visited again, but after the others.
+        swept = [limited(NOW + minute * timedelta(minutes=1))]
+        assert (swept[0].threads, swept[0].complete) == (4, False)
+        deleted += swept[0].deleted_checkpoints
+    assert deleted == 10
+    slow = Sweeps(saver, Retention(max_seconds=1e-9))
+    assert (slow().complete, slow.visits) == (False, 0)
+
+
+async def test_a_time_to_live_without_a_sweep_is_said_once(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    saver: Any = client.saver
+    put(saver, "t")
+    for _ in range(2):
+        await client.do("set_ttl", "t", DAY)
+        saver.for_tenant("acme").for_tenant("other")
+    assert [record.levelname for record in caplog.records if "set_ttl" in record.message] == ["WARNING"]
+    caplog.clear()
+    saver._said.clear()
+    saver.sweep(Retention())
+    await client.do("set_ttl", "t", DAY)
+    assert caplog.records == []
 
 
 def test_a_stopped_sweep_goes_on_where_it_was(saver: CheckpointSaver) -> None:
@@ -187,7 +252,7 @@ def test_a_stopped_sweep_goes_on_where_it_was(saver: CheckpointSaver) -> None:
     steps = sweeps.steps()
     visited = 0
     for op in steps:
-        visited += op.name == "sweep_thread"
+        visited += not isinstance(op, Pause) and op.name == "sweep_thread"
         if visited == 8:  # That one has not run yet.
             break
     steps.close()

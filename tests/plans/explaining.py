@@ -14,6 +14,7 @@ import psycopg
 from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
+from langgraph_checkpoint_custom.model.id_times import IdRange
 from langgraph_checkpoint_custom.model.keys import Ahead, BlobRef, BlobRow, CheckpointRow, Key, Range, WriteRow
 from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, everything, later, superseded
 from langgraph_checkpoint_custom.model.pages import first_page
@@ -136,15 +137,19 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         # The threads of a sweep. All but one of the 1,961 have the checkpoint 000050.
         "due threads": (d.select_due(1_500.0, (1_200.0, ""), 20), 20),
         # There are 101, which PostgreSQL 15 sorts instead of following the index to the first 20.
-        "new checkpoints": (d.select_grown("0039", "\U0010ffff", "", 20), 101),
-        "new checkpoints of many threads": (d.select_grown("000050", "\U0010ffff", "t1700", 20), 2_000),
+        "new checkpoints": (d.select_grown([IdRange("0039", "\U0010ffff")], "", 20), 101),
+        "new checkpoints of many threads": (d.select_grown([IdRange("000050", "\U0010ffff")], "t1700", 20), 2_000),
+        "threads that have grown": (d.hasten_threads(["t7", "t8"], 1_000.0), 2),
         "threads to arm": (d.arm_threads(ALL_THREADS, 500, again=False), 510),
         "threads to arm again": (d.arm_threads(ALL_THREADS, 500, again=True), 510),
         "ids of threads": (d.thread_ids(ALL_THREADS, 500), 510),
         "when a thread is due": (RoundTrip([d.statement("select_arming", thread_id="t7")]), 1),
         "thread armed again": (d.rearm_thread("t7", 2_000.0, 1_007.0), 0),
         "thread without checkpoints": (d.drop_thread("t7"), 2),
-        "time to live": (d.set_ttl("t7", 60.0, "delete"), 1),
+        "time to live": (
+            RoundTrip([d.statement("set_ttl", thread_id="t7", ttl_seconds=60.0, strategy="delete")]),
+            1,
+        ),
         "how many are due": (RoundTrip([d.statement("count_due", now=1_500.0, limit=100)]), 100),
         "metadata": (d.select_metadata(Key("t7", "", "000050")), 1),
         "delta history": (d.select_delta_history(Key("t0", "", "003999"), ["log"]), 2_000),

@@ -21,7 +21,7 @@ ON CONFLICT (thread_id) DO UPDATE SET due_at = 0 WHERE %(again)s
 SELECT thread_id FROM candidates WHERE thread_id IS NOT NULL
 
 -- name: hasten_thread
-UPDATE langgraph_checkpoint.threads SET due_at = 0 WHERE thread_id = %(thread_id)s
+UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s WHERE thread_id = %(thread_id)s AND due_at > %(due_at)s
 
 -- name: set_ttl
 -- A row says that the thread exists.
@@ -79,7 +79,7 @@ WHERE tenant = %(tenant)s AND policy = %(policy)s
 
 -- name: note_swept
 -- A row says that the sweeps still have this policy.
-UPDATE langgraph_checkpoint.sweeps SET started_at = %(started_at)s, finished_at = %(finished_at)s
+UPDATE langgraph_checkpoint.sweeps SET finished_at = %(finished_at)s
 WHERE tenant = %(tenant)s AND policy = %(policy)s
 RETURNING policy
 
