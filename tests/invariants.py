@@ -9,6 +9,7 @@ says what may be left (`tests/conftest.py`). The rules:
 - a hidden checkpoint is needed by a visible one: a channel that is a `DeltaChannel` in this namespace and has no value
   there is rebuilt from it, or it is the parent that holds the sends of a checkpoint older than format 4
 - a label names a checkpoint that is not hidden
+- what sweeps know of a thread is known of a thread with checkpoints
 - writes belong to a checkpoint, except those whose checkpoint is not stored yet or was deleted, which the caller names
 """
 
@@ -92,6 +93,8 @@ class Tables(NamedTuple):
     chunks: Mapping[BlobKey, Sequence[str]]
     writes: Sequence[WriteKey]
     labels: Sequence[LabelRow]
+    threads: Mapping[str, str | None]
+    """What is done with each thread after its time to live."""
 
 
 def check_invariants(
@@ -143,6 +146,9 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
     for label in tables.labels:
         if (label.thread_id, *label[2:]) not in visible:
             yield f"the label {tuple(label)} names no checkpoint that can be seen"
+
+    for thread_id in sorted(set(tables.threads) - {row.thread_id for row in tables.checkpoints}):
+        yield f"the thread {thread_id!r} has a row, and no checkpoint"
 
     there = {row[:3] for row in tables.checkpoints}
     for location in sorted({write[:3] for write in tables.writes} - there - set(early_writes)):
@@ -210,20 +216,20 @@ def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables
     if store.kind == "sqlite":
         with closing(sqlite3.connect(unquote(store.url.removeprefix("sqlite:///")), isolation_level=None)) as file:
             file.execute("BEGIN")
-            checkpoints, blobs, writes, labels = (file.execute(query.format("")).fetchall() for query in _QUERIES)
+            found = [file.execute(query.format("")).fetchall() for query in _QUERIES]
     else:
         prefix = sql.Identifier(schema) + sql.SQL(".")
         with psycopg.connect(store.url) as server:
             server.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            checkpoints, blobs, writes, labels = (
-                server.execute(sql.SQL(query).format(prefix)).fetchall() for query in _QUERIES
-            )
+            found = [server.execute(sql.SQL(query).format(prefix)).fetchall() for query in _QUERIES]
+    checkpoints, blobs, writes, labels, threads = found
     return Tables(
         [CheckpointRow._make([*row[:5], bool(row[5]), *map(_names, row[6:])]) for row in checkpoints],
         [BlobKey(*row[:4]) for row in blobs],
         {BlobKey(*row[:4]): json.loads(row[4]) for row in blobs if row[4] is not None},
         [WriteKey(*row) for row in writes],
         [LabelRow(*row) for row in labels],
+        dict(threads),
     )
 
 
@@ -233,6 +239,7 @@ _QUERIES = (
     "SELECT thread_id, checkpoint_ns, channel, version, chunks FROM {}blobs",
     "SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel FROM {}writes",
     "SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM {}labels",
+    "SELECT thread_id, strategy FROM {}threads",
 )
 
 

@@ -283,6 +283,10 @@ class Removal:
         """Whether there was a checkpoint that was not hidden."""
         return place in self._rows and not self._rows[place].hidden
 
+    def empties(self) -> bool:
+        """Whether no checkpoint remains."""
+        return len(self.gone) == len(self._rows)
+
     def deletes_visible(self) -> bool:
         """Whether a checkpoint is deleted that was not hidden."""
         return any(map(self.found, self.gone))

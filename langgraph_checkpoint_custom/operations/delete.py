@@ -105,7 +105,7 @@ def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
     Idempotent: yes.
     """
     removal, _ = yield from _decide(d, thread_id, partial(unless_newer, newest=newest))
-    more = d.ask("delete_all_writes", "drop_thread", thread_id=thread_id).statements if removal.gone else ()
+    more = d.ask("delete_all_writes", thread_id=thread_id).statements if removal.gone else ()
     yield from remove(d, thread_id, removal, more=more)
 
 

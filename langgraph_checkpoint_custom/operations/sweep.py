@@ -130,9 +130,9 @@ def sweep_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy, n
     sizes = d.sizes([d.only(thread_id)], ALL).statements
     more = d.ask("delete_all_writes", thread_id=thread_id).statements if keep == 0 else ()
     (before,) = yield from remove(d, thread_id, removal, first=sizes, more=more)
-    # With a run's next checkpoint it stays, and is visited again.
-    end = d.drop_thread(thread_id) if keep == 0 else d.rearm_thread(thread_id, now + wait, seen)
-    _, after = yield end._replace(statements=[*end.statements, *sizes])
+    again = d.rearm_thread(thread_id, now + wait, seen)
+    *_, after = yield again._replace(statements=[*(again.statements if keep else ()), *sizes])
+    # If a run has stored its next checkpoint meanwhile, the thread stays, and is visited again.
     return Outcome(_applies(thread), not after, removed, max(0, _bytes(before) - _bytes(after)))
 
 

@@ -102,8 +102,9 @@ class ThreadStatements(Statements):
     ) -> RoundTrip | None:
         """Change the rows of a thread as a removal says; None if nothing changes.
 
-        The writes of `emptied` checkpoints are deleted but those to some channels; with `run_ids`, those of these runs.
-        The replies have the places of the chunks of the values that were deleted.
+        If no checkpoint remains, neither does its row in `threads`. The writes of `emptied` checkpoints are deleted but
+        those to some channels; with `run_ids`, those of these runs. The replies have the places of the chunks of the
+        values that were deleted.
         """
         statements = [
             *self._of_keys("hide_checkpoints", thread_id, removal.hidden),
@@ -117,6 +118,8 @@ class ThreadStatements(Statements):
         for (checkpoint_ns, checkpoint_id), channels in emptied.items():
             key, kept = Key(thread_id, checkpoint_ns, checkpoint_id), self.array(sorted(channels))
             statements.append(self.statement("delete_writes_but", **key._asdict(), kept=kept, run_ids=runs))
+        if removal.gone and removal.empties():
+            statements.append(self.statement("drop_thread", thread_id=thread_id))
         return self._send(*statements) if statements else None
 
     def delete_blobs(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
@@ -215,7 +218,7 @@ class ThreadStatements(Statements):
         return self.ask("set_ttl", "select_sweep", locks=self._share(thread_id), thread_id=thread_id, **params)
 
     def drop_thread(self, thread_id: str) -> RoundTrip:
-        """Delete the row of a thread in `threads`, if it has no checkpoint left."""
+        """Delete the row of a thread in `threads`."""
         return self.ask("drop_thread", thread_id=thread_id)
 
     # The inspector

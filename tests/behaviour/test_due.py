@@ -29,7 +29,7 @@ from langgraph_checkpoint_custom.engine.operation import Operation, follow
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.operations.due import DUE, WEEK
 from langgraph_checkpoint_custom.operations.sweep import Policy, Thread, fate
-from langgraph_checkpoint_custom.retention import Asked, Pause, perform, sweep_operations
+from langgraph_checkpoint_custom.retention import perform, sweep_operations
 from langgraph_checkpoint_custom.tools.exchange import export_file, import_file
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
 from tests.stores import Client, Store
@@ -65,7 +65,7 @@ class Sweeps:
         self.keep = keep
         self.ran: Counter[str] = Counter()
 
-    def steps(self, at: datetime = NOW, *, dry_run: bool = False) -> Generator[Asked, None, None]:
+    def steps(self, at: datetime = NOW, *, dry_run: bool = False) -> Generator[Operation[Any], None, None]:
         """Sweep operation by operation: each is run when the next one is asked for."""
         operations = sweep_operations(
             self.saver._dialect, self.saver._codec, self.keep, at, dry_run=dry_run, tenants=True
@@ -76,8 +76,9 @@ class Sweeps:
                 op = operations.send(answer)
             except StopIteration:
                 return
+            assert isinstance(op, Operation)
             yield op
-            answer = perform(self.saver._driver.run, op)
+            answer = self.saver._driver.run(op)
 
     def __call__(self, at: datetime = NOW, *, dry_run: bool = False) -> Swept:
         self.ran.clear()
@@ -252,7 +253,7 @@ def test_a_stopped_sweep_goes_on_where_it_was(saver: CheckpointSaver) -> None:
     steps = sweeps.steps()
     visited = 0
     for op in steps:
-        visited += not isinstance(op, Pause) and op.name == "sweep_thread"
+        visited += op.name == "sweep_thread"
         if visited == 8:  # That one has not run yet.
             break
     steps.close()
@@ -317,6 +318,13 @@ async def test_every_way_to_make_a_thread_gives_it_a_row(
 
 async def test_a_deleted_thread_has_no_row(client: Client, database: Database) -> None:
     saver: Any = client.saver
+    for name in ("run", "checkpoint"):
+        last = put(saver, name, run_id="r")
+        await client.do("set_ttl", name, DAY)
+    await client.do("delete_checkpoint", last)
+    assert database.run("SELECT thread_id FROM threads") == [("run",)]
+    await client.delete_for_runs(["r"])
+    assert database.run("SELECT count(*) FROM threads") == [(0,)]
     for name in ("swept", "deleted", "too large"):
         put(saver, name, days=0 if name == "too large" else 2)
     await client.delete_thread("deleted")

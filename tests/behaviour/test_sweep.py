@@ -16,6 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention, Swept
+from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.retention import sweep_operations
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, metadata
 from tests.conftest import APIS
@@ -212,6 +213,7 @@ def test_a_thread_that_changes_during_a_sweep_stays(saver: CheckpointSaver) -> N
         except StopIteration as end:
             done = end.value
         else:
+            assert isinstance(op, Operation)
             if op.name == "sweep_thread":
                 meanwhile[op.arguments()["thread_id"]]()
             answer = saver._driver.run(op)

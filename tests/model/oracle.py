@@ -33,12 +33,14 @@ It has the operations that the original lacks, each in the simplest correct form
 15. Labels protect their checkpoints from a prune, with what a run from them needs of subgraphs with a memory. If a
     rollback or a deletion by name deletes the newest checkpoint of a namespace, the writes of the one before are
     deleted, unless a remaining child is rebuilt from them. `InMemorySaver` has none of these, and no forks.
+16. A thread may have a time to live, which belongs to it until it has no checkpoint. Here it is over at once.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -103,6 +105,8 @@ class Oracle(InMemorySaver):
         """The run that each write comes from."""
         self.named: dict[tuple[str, str], Key] = {}
         """The labelled checkpoints, by thread and name."""
+        self.strategies: dict[str, str] = {}
+        """What is done with the threads that have a time to live."""
         self.ever: dict[Any, tuple[str, bytes]] = {}
         """The values of all versions that were ever stored."""
 
@@ -316,6 +320,7 @@ class Oracle(InMemorySaver):
             self._forget(key)
         self._forget_labels(key for key in self.named.values() if key.thread_id == thread_id)
         super().delete_thread(thread_id)
+        self.strategies.pop(thread_id, None)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         of_runs = {key for key in self.keys() if self.metadata(key).get("run_id") in run_ids}
@@ -493,6 +498,19 @@ class Oracle(InMemorySaver):
         self._remove(self.keys(target_thread_id) - retained)
         return start.config
 
+    # A time to live (16)
+
+    def set_ttl(self, thread_id: str, ttl: timedelta | None, *, strategy: str = "delete") -> None:
+        if not self.keys(thread_id):
+            raise CheckpointNotFound
+        self.strategies.pop(thread_id, None)
+        if ttl is not None:
+            self.strategies[thread_id] = strategy
+
+    def sweep(self) -> None:
+        for thread_id, strategy in list(self.strategies.items()):
+            self.prune([thread_id], strategy=strategy)
+
     def _exact(self, config: RunnableConfig) -> Key:
         location = config["configurable"]
         return Key(location["thread_id"], location["checkpoint_ns"], location["checkpoint_id"])
@@ -587,6 +605,7 @@ class Oracle(InMemorySaver):
         }
         for blob in set(self.blobs) - named:
             del self.blobs[blob]
+        self.strategies = {thread_id: each for thread_id, each in self.strategies.items() if self.keys(thread_id)}
 
     def _needed_by(self, key: Key) -> set[Key]:
         """The ancestors without which a checkpoint could not be read, and those that have sends for one of them."""

@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
+from datetime import timedelta
 from itertools import product
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
@@ -38,7 +39,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_config
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED, TASKS, _DeltaSnapshot
 from ulid import ULID
 
-from langgraph_checkpoint_custom import CheckpointError, CheckpointNotFound, CheckpointSaver
+from langgraph_checkpoint_custom import CheckpointError, CheckpointNotFound, CheckpointSaver, Retention
 from tests.conftest import APIS
 from tests.invariants import check_invariants
 from tests.model.oracle import Key, Oracle, exact
@@ -68,6 +69,7 @@ DELTA = {"": ("log",), "child": ("log", "tally"), "call:1": (), "call:1|deep:2":
 GROWING = "alpha"
 PLAIN = (GROWING, "beta", "Größe")
 UNVERSIONED = "loose"
+STRATEGIES = ("delete", "keep_latest")
 SPECIAL = (ERROR, INTERRUPT, RESUME, SCHEDULED)
 
 small = st.one_of(
@@ -279,6 +281,19 @@ class SaverMachine(RuleBasedStateMachine):
             self._do("unlabel", key.thread_id, name, touches=[key.thread_id])
         else:
             self._do("label", key.config, name, touches=[key.thread_id])
+
+    @precondition(lambda self: self.puts)
+    @rule(data=st.data())
+    def set_a_time_to_live_or_sweep(self, data: st.DataObject) -> None:
+        thread_id = data.draw(st.sampled_from(self.threads))
+        ttl = data.draw(st.sampled_from([timedelta(days=1), None]))
+        self._do("set_ttl", thread_id, ttl, strategy=data.draw(st.sampled_from(STRATEGIES)), touches=[thread_id])
+        if data.draw(st.booleans()):
+            note("sweep")
+            self.agreed = False
+            self.touched.update(self.threads)
+            self.oracle.sweep()
+            self.calls("sweep", Retention(keep_waiting=False))
 
     @precondition(lambda self: self.puts)
     @rule(data=st.data())

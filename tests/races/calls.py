@@ -157,7 +157,7 @@ def record_of(found: Any) -> Any:
 
 def retention(keep_last: int | None = None, *, older_than: bool = False) -> Retention:
     """What a sweep keeps; all checkpoints at the beginning of a round are old."""
-    return Retention(keep_last=keep_last, older_than=timedelta(days=1) if older_than else None)
+    return Retention(keep_last=keep_last, older_than=timedelta(days=1) if older_than else None, keep_waiting=False)
 
 
 def _owner(call: Call) -> str:

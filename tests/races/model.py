@@ -37,9 +37,10 @@ class Content(NamedTuple):
     populated_channels: frozenset[Any]
     hidden: frozenset[Key]
     named: frozenset[Any]
+    strategies: frozenset[Any]
 
 
-EMPTY = Content(*[frozenset()] * 8)
+EMPTY = Content(*[frozenset()] * 9)
 
 
 class State(NamedTuple):
@@ -151,11 +152,6 @@ class Model:
             return self._imported(state, call, answer)
         if call.name == "sweep":
             return self._swept(state, effect, answer)
-        if call.name == "set_ttl":
-            asked = Call("thread_exists", call.args[:1])
-            exists = self.answer(state, asked) == ("ok", comparable(asked, True))
-            is_right = answer[0] == "ok" if exists else answer == ("error", "CheckpointNotFound")
-            return [state] if is_right else []
         if call.owner and dict(state.claims).get(self.thread_of(call)) != call.owner:
             return [state] if answer == ("error", "ClaimLost") else []
         if call.name == "put" and self._apply(state, effect, _may_be_refused)[0][1]:
@@ -211,6 +207,10 @@ class Model:
         keys = {Key(thread_id, checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id, _ in content.storage}
         return keys - content.hidden, set(content.hidden)
 
+    def strategy(self, state: State, thread_id: str) -> str | None:
+        """What is done with a thread after its time to live, if it has one."""
+        return dict(self._contents[state.content(thread_id)].strategies).get(thread_id)
+
     def _imported(self, state: State, call: Call, answer: Answer) -> Sequence[State]:
         thread_id, number = self.exported[call.args[0]]
         if answer[0] != "ok":
@@ -264,6 +264,7 @@ class Model:
         oracle.writes = defaultdict(dict)
         oracle.blobs = {}
         oracle.own, oracle.populated_channels, oracle.hidden, oracle.wrote, oracle.named = {}, {}, set(), {}, {}
+        oracle.strategies = {}
         for thread_id, number in threads.items():
             content = self._contents[number]
             for checkpoint_ns, checkpoint_id, row in content.storage:
@@ -276,6 +277,7 @@ class Model:
             oracle.populated_channels.update(dict(content.populated_channels))
             oracle.hidden |= content.hidden
             oracle.named.update(dict(content.named))
+            oracle.strategies.update(dict(content.strategies))
 
     def _stored(self, thread_id: str) -> Content:
         oracle = self._oracle
@@ -291,6 +293,7 @@ class Model:
             frozenset((k, v) for k, v in oracle.populated_channels.items() if k.thread_id == thread_id),
             frozenset(key for key in oracle.hidden if key.thread_id == thread_id),
             frozenset((k, v) for k, v in oracle.named.items() if k[0] == thread_id),
+            frozenset((k, v) for k, v in oracle.strategies.items() if k == thread_id),
         )
 
 
@@ -337,8 +340,11 @@ def _sweep(oracle: Oracle, effect: Effect) -> Answer:
         return "ok", None
     newest = max(oracle.visible(thread_id), key=lambda key: key.checkpoint_id)
     pinned = any(key.thread_id == thread_id for key in oracle.named.values())
-    idle = keep.older_than is not None and oracle.document(newest)["ts"] < NEW
-    if idle and not pinned:
+    strategy = oracle.strategies.get(thread_id)
+    idle = (keep.older_than is not None or strategy) and oracle.document(newest)["ts"] < NEW
+    if idle and strategy:
+        oracle.prune([thread_id], strategy=strategy)
+    elif idle and not pinned:
         oracle.delete_thread(thread_id)
     elif idle:
         keep_last(oracle, thread_id, 1)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from itertools import count, product
 from pathlib import Path
@@ -216,7 +217,7 @@ OPERATIONS: Mapping[str, Operation] = {
         ALL, lambda first, second, path: Call("label", (config_of((THREAD, "", id_of(first + 2))), f"late {second}"))
     ),
     "unlabel": _operation("labelled delta", lambda first, second, path: Call("unlabel", (THREAD, "label"))),
-    "set_ttl": _operation(ALL, lambda first, second, path: Call("set_ttl", (THREAD, None))),
+    "set_ttl": _operation(ALL, lambda first, second, path: Call("set_ttl", (THREAD, timedelta(days=1)))),
     "claim": _operation(ALL, lambda first, second, path: Call("claim", (THREAD,), owner=f"owner {second}")),
     "import": _operation(MAKING, lambda first, second, path: Call("import_file", (path,))),
     "reencrypt": _operation(ALL, lambda first, second, path: Call("reencrypt")),

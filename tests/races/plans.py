@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -116,7 +117,7 @@ EVERYTHING: Mapping[str, float] = {
     "fork_thread": 4,
     "label": 4,
     "unlabel": 2,
-    "set_ttl": 1,
+    "set_ttl": 3,
     "claim": 2,
     "import_file": 1,
     "reencrypt": 1,
@@ -259,11 +260,12 @@ class Plan:
         return Call("prune", (threads,), {"strategy": self._random.choice(["keep_latest"] * 9 + ["delete"])})
 
     def _sweep(self) -> Call:
-        keep = self._random.choice([retention(1), retention(1), retention(2), retention(older_than=True)])
+        keep = self._random.choice([retention(), retention(1), retention(1), retention(2), retention(older_than=True)])
         return Call("sweep", (keep,))
 
     def _set_ttl(self) -> Call:
-        return Call("set_ttl", (self._thread(), None))
+        ttl = self._random.choice([None, timedelta(days=1), timedelta(days=1)])
+        return Call("set_ttl", (self._thread(), ttl), {"strategy": self._random.choice(["delete", "keep_latest"])})
 
     def _rollback(self) -> Call:
         thread_id = self._thread()

@@ -36,12 +36,17 @@ class FinalState:
 
     visible: dict[str, set[Key]]
     hidden: dict[str, set[Key]]
+    strategies: dict[str, str]
     answers: list[tuple[Call, Answer]]
     broken: list[str]
 
     def is_of(self, model: Model, state: State, threads: Collection[str]) -> bool:
         """Whether this agrees with some threads of a state."""
-        return all(model.ids(state, each) == (self.visible[each], self.hidden[each]) for each in threads) and all(
+        return all(
+            model.ids(state, each) == (self.visible[each], self.hidden[each])
+            and model.strategy(state, each) == self.strategies.get(each)
+            for each in threads
+        ) and all(
             model.answer(state, call) == answer
             for call, answer in self.answers
             if model.reaches(Effect(call), state) <= set(threads)
@@ -206,9 +211,9 @@ def read_final_state(saver: CheckpointSaver, store: Store, threads: Sequence[str
             if key[:2] in delta
         ]
     answers = [(call, do(saver, call, {})) for call in calls]
-    return FinalState(
-        visible, hidden, answers, broken(tables) + [f"{call}: {a[1]}" for call, a in answers if a[0] == "error"]
-    )
+    strategies = {thread_id: each for thread_id, each in tables.threads.items() if each}
+    problems = [f"{call}: {a[1]}" for call, a in answers if a[0] == "error"]
+    return FinalState(visible, hidden, strategies, answers, broken(tables) + problems)
 
 
 def broken(tables: Tables) -> list[str]:
@@ -219,7 +224,8 @@ def broken(tables: Tables) -> list[str]:
     """
     there = {row[:3] for row in tables.checkpoints}
     writes = [write for write in tables.writes if write[:3] in there]
-    return list(violations(without_old_chunks(tables)._replace(writes=writes)))
+    threads = {thread_id: each for thread_id, each in tables.threads.items() if thread_id in {row[0] for row in there}}
+    return list(violations(without_old_chunks(tables)._replace(writes=writes, threads=threads)))
 
 
 def describe(
@@ -245,7 +251,8 @@ def describe(
         lines.append(f"  {when}  caller {done.caller}: {done.call} -> {_answer(done.answer)}")
     lines.append("left:")
     for thread_id in threads:
-        lines.append(f"  {thread_id!r}: {_keys(left.visible[thread_id], left.hidden[thread_id])}")
+        ttl = f", a time to live: {left.strategies[thread_id]}" if thread_id in left.strategies else ""
+        lines.append(f"  {thread_id!r}: {_keys(left.visible[thread_id], left.hidden[thread_id])}{ttl}")
     lines += [f"  {call}: {_answer(answer)}" for call, answer in left.answers if call.name == "labels"]
     together = {each for step in found.furthest for each in model.reaches(step.effect, start)}
     # Those with the right checkpoints first.
@@ -290,6 +297,8 @@ def _short(anything: Any) -> str:
 def _ids(model: Model, state: State, thread_id: str) -> str:
     text = _keys(*model.ids(state, thread_id))
     labels = model.answer(state, Call("labels", (thread_id,)))[1]
+    if strategy := model.strategy(state, thread_id):
+        text += f", a time to live: {strategy}"
     return f"{text}, labels {sorted(labels[1])}" if labels[1] else text
 
 

@@ -19,6 +19,7 @@ MIXES = {
     "everything": ("", 40),
     "deleting": ("prune,rollback,delete_for_runs,delete_checkpoint", 10),
     "labels": ("prune,sweep,label", 10),
+    "times to live": ("set_ttl,sweep,put,delete_checkpoint", 10),
     "making": ("fork_thread,copy_thread,import_file", 10),
     "copying again": ("copy_thread,prune,delete_checkpoint", 10),
 }

@@ -48,7 +48,9 @@ class Store:
         state = self.after(self.start, *calls)
         keys = {thread_id: self.model.ids(state, thread_id) for thread_id in THREADS}
         answers = [(call, self.model.answer(state, call)) for call in (LIST, Call("labels", ("t",)))]
-        return FinalState({name: seen for name, (seen, _) in keys.items()}, {name: set() for name in keys}, answers, [])
+        return FinalState(
+            {name: seen for name, (seen, _) in keys.items()}, {name: set() for name in keys}, {}, answers, []
+        )
 
     def seen(self, *calls: Call) -> Answer:
         return self.model.answer(self.after(self.start, *calls), LIST)

@@ -61,9 +61,9 @@ VALUES (%(thread_id)s, %(tenant)s, %(due_at)s)
 ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE t.due_at = %(seen)s
 
 -- name: drop_thread
--- Deletes the row of a thread that has no checkpoint left. For NOT EXISTS, PostgreSQL might read the table from its start.
+-- The row of a thread whose checkpoints are deleted, with its time to live. A thread that begins anew meanwhile gets a
+-- row by arm_threads.
 DELETE FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s
-AND (SELECT min(checkpoint_ns) FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s) IS NULL
 
 -- name: select_sweep
 -- What the sweeps of a tenant have done.
