@@ -55,6 +55,9 @@ PAGE = 200
 SWEEPER_TTL = 60.0
 # Operations of a sweep that read a page of threads. After each, the claim is renewed.
 _PAGES = {"arm_page", "hasten_page", "due_page", "threads_page"}
+# Seconds: how long a sweep works on SQLite before it leaves the file to others, and for how long. Writers that wait
+# look at the file every few milliseconds.
+WORK, REST = 0.01, 0.005
 # The sweeping process has a claim on this thread; no thread of a caller or tenant can have this id.
 _SWEEPER = f"{TENANT_MARK}{TENANT_MARK}sweep"
 
@@ -199,12 +202,13 @@ def sweep_operations(
 
 
 class _Limits:
-    """How many more threads a sweep visits, and until when."""
+    """How many more threads a sweep visits, until when, and when it waits."""
 
     def __init__(self, keep: Retention) -> None:
         self._threads = keep.max_threads
         self._end = None if keep.max_seconds is None else time.monotonic() + keep.max_seconds
         self.are_set = self._threads is not None or self._end is not None
+        self._rest_at = time.monotonic() + WORK
 
     def allow_one(self) -> bool:
         """Return whether one more thread may be visited, and count it."""
@@ -213,6 +217,12 @@ class _Limits:
         if self._threads is not None:
             self._threads -= 1
         return True
+
+    def rest(self, d: SqlDialect) -> Operations[None]:
+        """Leave the file to other writers if the sweep has had it for a while."""
+        if d.one_writer and time.monotonic() > self._rest_at:
+            yield Pause(REST)
+            self._rest_at = time.monotonic() + WORK
 
 
 def _policy(keep: Retention) -> Policy:
@@ -241,6 +251,8 @@ def _sweep(
                 return False
             outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
             swept.add(Swept(*outcome))
+            if not dry_run:
+                yield from limits.rest(d)
             if dry_run and outcome.deleted:
                 swept.would_delete.append((d.tenant, thread_id))
         if dry_run:

@@ -25,8 +25,10 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 WEEK = 7 * 86_400.0
 # Seconds: a checkpoint may be committed that long after its id was made, and clocks may differ by that much.
 LATE = 3_600.0
-# Threads that one statement arms, lists, or counts.
-ARMED = 10_000
+# Threads that one statement arms, or lists: on SQLite, it keeps puts waiting.
+ARMED = 2_000
+# Threads that one statement counts.
+COUNTED = 10_000
 # Threads that are due, for one statement.
 DUE = 200
 # New checkpoints, for one statement.
@@ -66,7 +68,7 @@ def sweep_status(d: SqlDialect, now: float) -> Steps[SweepStatus]:
     Round trips: 1.
     Rows: up to 10,000 threads.
     """
-    rows, ((overdue, since),) = yield d.sweep_status(now, ARMED)
+    rows, ((overdue, since),) = yield d.sweep_status(now, COUNTED)
     finished_at = LastSweep._make(rows[0]).finished_at if rows else None
     return SweepStatus(
         None if finished_at is None else datetime.fromtimestamp(finished_at, timezone.utc),
@@ -129,7 +131,7 @@ def arm_page(d: SqlDialect, within: Range, *, again: bool) -> Steps[tuple[Sequen
     Returns no threads.
 
     Round trips: 1.
-    Rows: one of each of up to 10,000 threads, twice.
+    Rows: one of each of up to 2,000 threads, twice.
     Idempotent: yes.
     """
     ((number, last),), _ = yield d.arm_threads(within, ARMED, again=again)
@@ -141,7 +143,7 @@ def ids_page(d: SqlDialect, within: Range) -> Steps[tuple[Sequence[str], Range |
     """Return the first threads of a range.
 
     Round trips: 1.
-    Rows: one of each of up to 10,000 threads.
+    Rows: one of each of up to 2,000 threads.
     """
     (rows,) = yield d.thread_ids(within, ARMED)
     rest = within._replace(bottom=right_above(rows[-1][0])) if len(rows) == ARMED else None

@@ -51,6 +51,7 @@ class PostgresDialect(SqlDialect):
     system = "postgresql"
     compresses = True
     filter_contains = True
+    one_writer = False
     negative_limit = 0
     begins_in_one = True
     sent_for: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(

@@ -37,6 +37,7 @@ class SqliteDialect(SqlDialect):
     system = "sqlite"
     compresses = False
     filter_contains = False
+    one_writer = True
     negative_limit = None
     begins_in_one = False
     sent_for = MappingProxyType(

@@ -79,6 +79,8 @@ class Statements(ABC):
     """Whether compressing large values takes less time than storing and reading them as they are."""
     filter_contains: ClassVar[bool]
     """Whether a dict or list in a filter matches values that contain it, as in LangGraph's saver of the database."""
+    one_writer: ClassVar[bool]
+    """Whether a transaction that writes keeps out all others."""
     negative_limit: ClassVar[int | None]
     """What a limit below zero means, as in LangGraph's saver of the database; None means all."""
     begins_in_one: ClassVar[bool]

@@ -76,9 +76,9 @@ class Sweeps:
                 op = operations.send(answer)
             except StopIteration:
                 return
-            assert isinstance(op, Operation)
-            yield op
-            answer = self.saver._driver.run(op)
+            if isinstance(op, Operation):
+                yield op
+            answer = perform(self.saver._driver.run, op)
 
     def __call__(self, at: datetime = NOW, *, dry_run: bool = False) -> Swept:
         self.ran.clear()
