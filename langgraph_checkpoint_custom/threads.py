@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -23,6 +23,7 @@ from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afol
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.filter import Condition, wanted
+from langgraph_checkpoint_custom.model.id_times import ids_between
 from langgraph_checkpoint_custom.model.keys import (
     AFTER_ALL,
     MAX_ID,
@@ -42,6 +43,7 @@ from langgraph_checkpoint_custom.model.pages import AnyPage, asked_page, next_pa
 from langgraph_checkpoint_custom.model.records import (
     RECORDS,
     CheckpointRecord,
+    Period,
     RunRecord,
     SweepStatus,
     ThreadPage,
@@ -180,6 +182,8 @@ class ThreadMethods(ABC):
         prefix: str = "",
         filter: dict[str, Any] | None = None,
         state: State | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         before: ThreadRecord | RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[ThreadRecord]:
@@ -193,12 +197,15 @@ class ThreadMethods(ABC):
             filter: Only threads whose newest checkpoint has this metadata; the values are compared as in `list`.
             state: Only threads whose newest checkpoint is in this state: "failed", a task has failed and not succeeded
                 since; "waiting", a question to a human is open; "unfinished", anything else is left to do; "done".
+            since: Only threads whose newest checkpoint was made at this time or later, as its id says.
+            until: Only threads whose newest checkpoint was made before this time. A thread whose ids say no time is not
+                returned with `since` or `until`.
             before: The last thread of the previous page, or the config of a checkpoint; only threads whose newest
                 checkpoint is older are returned.
             limit: The largest number of threads; None means all.
         """
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = _first_threads(prefix, before, limit)
+        page = _first_threads(prefix, before, limit, since, until)
         yield from self._pages(lambda page: self._threads_page(page, conditions, state), page, limit, RECORDS)
 
     async def athreads(
@@ -207,12 +214,14 @@ class ThreadMethods(ABC):
         prefix: str = "",
         filter: dict[str, Any] | None = None,
         state: State | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         before: ThreadRecord | RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[ThreadRecord]:
         """Async version of `threads`."""
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = _first_threads(prefix, before, limit)
+        page = _first_threads(prefix, before, limit, since, until)
         async for found in self._apages(lambda page: self._threads_page(page, conditions, state), page, limit, RECORDS):
             yield found
 
@@ -610,12 +619,33 @@ def _root(thread_id: str, checkpoint_id: str) -> Key:
     return Key(thread_text(thread_id), "", text("checkpoint_id", checkpoint_id, MAX_ID))
 
 
-def _first_threads(prefix: str, before: ThreadRecord | RunnableConfig | None, limit: int | None) -> ThreadPage | None:
+def _first_threads(
+    prefix: str,
+    before: ThreadRecord | RunnableConfig | None,
+    limit: int | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> ThreadPage | None:
     prefix = prefix_text(prefix)
+    period = Period(_time("since", since, _FIRST), _time("until", until, _LAST))
     if limit == 0:
         return None
-    size = RECORDS if limit is None else min(limit, RECORDS)
+    page = ThreadPage(AFTER_ALL, "", (), RECORDS if limit is None else min(limit, RECORDS), prefix)
+    ceiling, thread_below = before_id(None if isinstance(before, ThreadRecord) else before), ""
     if isinstance(before, ThreadRecord):
-        return ThreadPage(before.newest.checkpoint_id, thread_text(before.thread_id), (), size, prefix)
-    ceiling = before_id(before)
-    return ThreadPage(AFTER_ALL if ceiling is None else ceiling, "", (), size, prefix)
+        ceiling, thread_below = before.newest.checkpoint_id, thread_text(before.thread_id)
+    page = page._replace(before=AFTER_ALL if ceiling is None else ceiling, thread_below=thread_below)
+    if since is None and until is None:
+        return page
+    return page._replace(below=ids_between(*(time.timestamp() for time in period)), period=period).next_range()
+
+
+_FIRST, _LAST = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (1970, 9999))
+
+
+def _time(name: str, time: datetime | None, otherwise: datetime) -> datetime:
+    if time is None:
+        return otherwise
+    if not isinstance(time, datetime) or time.tzinfo is None:
+        raise ConfigError(f"{name} must be a datetime with a zone, such as datetime.now(timezone.utc), not {time!r}")
+    return min(max(time, _FIRST), _LAST)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_core.runnables import RunnableConfig
 
+from langgraph_checkpoint_custom.model.id_times import IdRange, time_of
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
 
@@ -29,6 +30,11 @@ class CheckpointRecord(NamedTuple):
     metadata: Mapping[str, Any]
 
     @property
+    def time(self) -> datetime | None:
+        """When it was made, as its id says; None if that is not a UUIDv6, a UUIDv7 or a ULID."""
+        return time_of(self.checkpoint_id)
+
+    @property
     def config(self) -> RunnableConfig:
         """The config that names this checkpoint."""
         return config_of(self.thread_id, self.checkpoint_ns, self.checkpoint_id)
@@ -44,6 +50,11 @@ class ThreadRecord(NamedTuple):
 
     thread_id: str
     newest: CheckpointRecord
+
+    @property
+    def time(self) -> datetime | None:
+        """When its newest checkpoint was made, as that one's id says."""
+        return self.newest.time
 
     @property
     def kind(self) -> str | None:
@@ -128,12 +139,20 @@ class SweepStatus(NamedTuple):
     lag: timedelta
 
 
+class Period(NamedTuple):
+    """From one time up to but not including another."""
+
+    since: datetime
+    until: datetime
+
+
 class ThreadPage(NamedTuple):
     """The request for one page of threads: those whose newest checkpoint is below (`before`, `thread_below`).
 
     `prefix` is the start of their ids, `limit` the number of threads, `filter` what `narrowing` in `filter.py` returns.
     With `marked`, "failed" or "waiting", only threads to whose newest checkpoint a task has written an error or an
-    interrupt.
+    interrupt. With a `period`, only threads whose newest checkpoint was made in it: its id is not below `floor`, and
+    the list goes on with the ranges of ids `below`.
     """
 
     before: str
@@ -142,6 +161,22 @@ class ThreadPage(NamedTuple):
     limit: int
     prefix: str = ""
     marked: str = ""
+    floor: str = ""
+    below: Sequence[IdRange] = ()
+    period: Period | None = None
+
+    def next_range(self) -> ThreadPage | None:
+        """Return the page that begins with the next range of ids; None if this was the last one."""
+        if not self.below:
+            return None
+        (floor, top), *rest = self.below
+        page = self._replace(before=top, thread_below="", floor=floor, below=rest)
+        return page if self.before > top else page.clipped(self.before, self.thread_below)
+
+    def clipped(self, before: str, thread_below: str) -> ThreadPage | None:
+        """Return the page below a thread; None if nothing is there."""
+        page = self._replace(before=before, thread_below=thread_below)
+        return page if before >= page.floor else page.next_range()
 
 
 def time_from(text: object) -> datetime | None:

@@ -131,12 +131,17 @@ def threads_page(
             rows += yield from _searched(d, others)
         else:
             complete = False
-    after = None
     if len(rows) == page.limit:
         checkpoint_id, last = min(map(_age, rows))
-        after = page._replace(before=checkpoint_id, thread_below=d.own_thread_id(last))
+        after = page.clipped(checkpoint_id, d.own_thread_id(last))
+    else:
+        after = page.next_range()
+    rows = [row for row in rows if row[2] >= page.floor]
     decode = partial(_records, d, codec, rows, wanted, even_unreadable=even_unreadable)
     records = yield from offload(_size(rows), decode)
+    if page.period:
+        since, until = page.period
+        records = [one for one in records if one.time and since <= one.time < until]
     return ThreadsReply([ThreadRecord(record.thread_id, record) for record in records], after, complete)
 
 
@@ -168,7 +173,7 @@ def _searched(d: SqlDialect, asked: ThreadPage) -> Steps[list[Row]]:
     """
     rows: list[Row] = []
     page: Page | None = Page(None, None, "", asked.before, asked.thread_below, "", asked.filter, MATCHES)
-    while page is not None and len(rows) < asked.limit:
+    while page is not None and len(rows) < asked.limit and page.before >= asked.floor:
         piece = yield from piece_of(d, page)
         assert piece is not None
         (found,) = yield d.select_records(piece.page, all_kinds=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
+from uuid import UUID
 
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
+from ulid import ULID
 
 from langgraph_checkpoint_custom import CheckpointRecord, ConfigError, ThreadRecord
 from langgraph_checkpoint_custom import threads as module
@@ -32,12 +35,67 @@ from tests.behaviour.helpers import (
 from tests.graphs.scenarios.nodes import AnyGraph, Log, chain, says
 from tests.stores import Client, Store
 
+DAY = timedelta(days=1)
+
+
+def id_at(kind: str, time: datetime) -> str:
+    """An id that says a time."""
+    milliseconds = round(time.timestamp() * 1_000)
+    if kind == "ulid":
+        return str(ULID.from_timestamp(time.timestamp()))
+    if kind == "uuid7":
+        return str(UUID(int=milliseconds << 80 | 7 << 76 | 2 << 62))
+    ticks = (milliseconds + 12_219_292_800_000) * 10_000
+    return str(UUID(int=ticks >> 12 << 80 | 6 << 76 | (ticks & 0xFFF) << 64 | 2 << 62))
+
 
 def names(found: Any) -> list[str]:
     return [each.thread_id for each in found]
 
 
 # Threads
+
+
+async def test_threads_are_found_by_their_time(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is that of the id of their newest checkpoint, whatever kind of id that is. Pages, and all other conditions."""
+    monkeypatch.setattr(module, "RECORDS", 2)
+    monkeypatch.setattr(core_threads, "NEAR", 1)
+    monkeypatch.setattr(pieces, "REACH", 2)
+    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    kinds = ("uuid6", "ulid", "uuid7")
+    for day in range(5):
+        for kind in kinds:
+            thread_id = f"{kind} {day}"
+            first = await put(client, id_at(kind, start - DAY), thread_id=thread_id, meta=metadata(day=day))
+            await put(client, id_at(kind, start + day * DAY), parent=first, thread_id=thread_id, meta=metadata(day=day))
+    for thread_id in ("0", "9", "z"):
+        await put(client, thread_id, thread_id=f"no time {thread_id}")
+
+    async def days(since: Any, until: Any, **more: Any) -> list[str]:
+        found = await client.collect("threads", since=since, until=until, **more)
+        assert all(one.time == start + int(one.thread_id[-1]) * DAY for one in found)
+        assert [one.newest.checkpoint_id for one in found] == sorted(
+            (one.newest.checkpoint_id for one in found), reverse=True
+        )
+        return sorted(names(found))
+
+    def expected(*numbers: int) -> list[str]:
+        return sorted(f"{kind} {day}" for kind in kinds for day in numbers)
+
+    assert await days(start + DAY, start + 3 * DAY) == expected(1, 2)
+    assert await days(start + timedelta(milliseconds=1), None) == expected(1, 2, 3, 4)
+    assert await days(None, start + DAY) == expected(0)
+    assert await days(start - DAY, start) == []  # Only the first checkpoints are of that time.
+    assert await days(None, None, prefix="uuid6") == ["uuid6 0", "uuid6 1", "uuid6 2", "uuid6 3", "uuid6 4"]
+    assert await days(start, start + 2 * DAY, filter={"day": 1}) == expected(1)
+    assert await days(start, start + 2 * DAY, prefix="ulid") == ["ulid 0", "ulid 1"]
+    assert await days(start, start + 2 * DAY, state="done") == expected(0, 1)
+    found = await client.collect("threads", since=start + DAY, limit=4)
+    rest = await client.collect("threads", since=start + DAY, before=found[-1])
+    assert sorted(names(found + rest)) == expected(1, 2, 3, 4)
+    assert [one.time for one in await client.collect("threads", prefix="no time")] == [None] * 3
+    with pytest.raises(ConfigError, match="since must be a datetime with a zone"):
+        await client.collect("threads", since=datetime(2026, 1, 1))
 
 
 async def test_threads_come_with_their_newest_checkpoints_newest_first(client: Client, next_id: NextId) -> None:
