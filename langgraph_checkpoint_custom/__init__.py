@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from langgraph_checkpoint_custom.encoding.objects import register_codec
+from langgraph_checkpoint_custom.erasing import Erased
 from langgraph_checkpoint_custom.errors import (
     ChangedInPlace,
     CheckpointConflict,
@@ -70,6 +71,7 @@ __all__ = [
     "ConnectionLost",
     "Contention",
     "CorruptCheckpoint",
+    "Erased",
     "LabelExists",
     "NameTooLong",
     "OperationEvent",

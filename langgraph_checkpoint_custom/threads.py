@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any, Literal, get_args
@@ -20,6 +20,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
+from langgraph_checkpoint_custom.erasing import Erased, erase_operations
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.filter import Condition, wanted
@@ -173,6 +174,30 @@ class ThreadMethods(ABC):
     async def asweep_status(self) -> SweepStatus:
         """Async version of `sweep_status`."""
         return await self._driver.arun(sweep_status(self._dialect, now().timestamp()))
+
+    # Erasing
+
+    def erase(self, filter: Mapping[str, Any], *, dry_run: bool = False, tenants: bool = True) -> Erased:
+        """Delete all threads of a person: those with a checkpoint of any namespace whose metadata matches.
+
+        Labels protect nothing here, and threads of other frameworks are included. Each thread is one transaction. End
+        the person's runs first: what a run stores later is there again. You can stop it and start it again.
+
+        Args:
+            filter: Metadata keys and the values that they must have, as in `list`, such as `{"user_id": "ada"}`.
+            dry_run: Only count.
+            tenants: Whether to include the threads of all tenants. The saver of a tenant erases only that tenant's.
+
+        Returns:
+            What was deleted of which thread, and the threads with metadata that cannot be read.
+        """
+        operations = erase_operations(self._dialect, self._codec, filter, dry_run=dry_run, tenants=tenants)
+        return follow(operations, self._driver.run)
+
+    async def aerase(self, filter: Mapping[str, Any], *, dry_run: bool = False, tenants: bool = True) -> Erased:
+        """Async version of `erase`."""
+        operations = erase_operations(self._dialect, self._codec, filter, dry_run=dry_run, tenants=tenants)
+        return await afollow(operations, self._driver.arun)
 
     # Threads, runs and checkpoints without values
 

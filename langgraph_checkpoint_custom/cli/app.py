@@ -46,8 +46,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Start": ("demo", "setup"),
     "Look": ("threads", "failures", "show", "history", "diff", "interrupts", "labels", "tenants", "ui"),
     "Change": ("label", "unlabel", "copy", "fork", "rollback"),
-    "Clean up": ("prune", "delete", "sweep", "vacuum"),
-    "Check": ("verify", "doctor", "stats", "types"),
+    "Clean up": ("prune", "delete", "erase", "sweep", "set-ttl", "vacuum"),
+    "Check": ("status", "verify", "doctor", "stats", "types"),
     "Move": ("export", "import", "migrate", "rekey", "schema"),
 }
 

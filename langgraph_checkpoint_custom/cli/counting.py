@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 from langgraph_checkpoint_custom.cli.common import Json, Schema, Tenant, Url, mention_tenants, opened, thread_as_typed
-from langgraph_checkpoint_custom.cli.output import size, table, tell
+from langgraph_checkpoint_custom.cli.output import counted, say, size, table, tell
 from langgraph_checkpoint_custom.cli.reading import Limit
+from langgraph_checkpoint_custom.cli.sweeping import json_of
 from langgraph_checkpoint_custom.cli.times import Times, Utc
 from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import thread_text
+from langgraph_checkpoint_custom.model.records import SweepStatus
 from langgraph_checkpoint_custom.operations.sizes import (
     ChannelSize,
     LargeThread,
@@ -51,8 +53,8 @@ def stats(
     with opened(url, tenant, schema=schema, reads=True) as saver:
         if thread is None:
             mention_tenants(saver, tenant)
-            store = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, limit))
-            _tell_store(store) if as_json else _show_store(store, Times(utc))
+            store, sweeps = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, limit)), saver.sweep_status()
+            _tell_store(store, sweeps) if as_json else _show_store(store, sweeps, Times(utc))
         else:
             thread = thread_named(saver, thread)
             found = saver.backend.driver.run(sizes_of_thread(saver.backend.dialect, thread_text(thread), limit))
@@ -80,18 +82,19 @@ def _channel(one: ChannelSize) -> tuple[object, ...]:
     return one.channel, one.versions, one.chunks, one.writes, size(one.bytes)
 
 
-def _tell_store(found: Store) -> None:
+def _tell_store(found: Store, sweeps: SweepStatus) -> None:
     channels = [{k: v for k, v in one._asdict().items() if k != "checkpoint_ns"} for one in found.channels]
     tell(
         {
             "tables": {one.table: {"rows": one.rows, "bytes": one.bytes} for one in found.tables},
             "threads": [_as_dict(one) for one in found.threads],
             "channels": channels,
+            "sweeps": json_of(sweeps),
         }
     )
 
 
-def _show_store(found: Store, times: Times) -> None:
+def _show_store(found: Store, sweeps: SweepStatus, times: Times) -> None:
     table(
         ("table", "rows", "size"),
         ((one.table, one.rows, size(one.bytes)) for one in found.tables),
@@ -109,6 +112,8 @@ def _show_store(found: Store, times: Times) -> None:
     )
     head = ("largest channels", "values", "chunks", "writes", "size")
     table(head, map(_channel, found.channels), right=_NUMBERS, spare=_SPARED)
+    if sweeps.finished_at is not None:
+        say(f"Last sweep: {times.short(sweeps.finished_at)}; {counted(sweeps.overdue, 'thread')} overdue.")
 
 
 def _tell_thread(thread: str, found: Thread) -> None:

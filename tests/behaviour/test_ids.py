@@ -68,7 +68,7 @@ METHODS: dict[str, Callable[[Client, Any], Awaitable[object]]] = {
     "rollback": lambda client, bad: client.do("rollback", bad, "1"),
 }
 # They take no thread id, or only a prefix of one.
-WITHOUT_THREAD = {"acount_threads", "ainterrupts", "areencrypt", "asweep", "asweep_status", "atenants"}
+WITHOUT_THREAD = {"acount_threads", "aerase", "ainterrupts", "areencrypt", "asweep", "asweep_status", "atenants"}
 
 
 NO_TEXT: list[Any] = [None, 5, 1.5, True, b"a", ("a",)]

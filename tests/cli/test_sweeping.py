@@ -38,7 +38,10 @@ def test_a_dry_run_shows_what_the_command_then_does(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "--older-than"),
+        (["--max-threads", "0"], "max_threads"),
+        (["--max-time", "soon"], "not a time"),
+        (["--max-bytes", "1GB", "--max-threads", "5"], "reads all threads"),
+        (["--pause", "-1"], "pause"),
         (["--older-than", "30"], "not a time"),
         (["--older-than", "d"], "not a time"),
         (["--max-bytes", "ten"], "not a size"),
@@ -50,3 +53,53 @@ def test_impossible_options_are_refused(cli: Cli, options: list[str], words: str
 
 def test_zero_is_no_number_of_checkpoints_to_keep(cli: Cli) -> None:
     assert "keep_last must be an int of 1" in cli.fail("sweep", "--keep-last", "0", "--yes", code=2)
+
+
+def test_a_time_to_live_is_set_swept_and_watched(cli: Cli) -> None:
+    """With a limit of threads, and for each tenant; `status` says by its exit code whether all is well."""
+    with cli.store.open() as saver:
+        for name in "abc":
+            put(saver, name, 1, days=2)
+        put(saver.for_tenant("acme"), "d", 1, days=2)
+    assert "never" in cli("status", code=1)
+    assert "deleted when nothing has been stored in it for 1d" in cli("set-ttl", "a", "1d")
+    report = cli.json("set-ttl", "b", "12h", "--keep-latest")
+    assert report == {"thread_id": "b", "ttl_seconds": 43_200.0, "strategy": "keep_latest"}
+    cli("set-ttl", "c", "1h")
+    assert "has no time to live" in cli("set-ttl", "c", "none")
+    assert "not a time" in cli.fail("set-ttl", "a", "soon", code=2)
+    assert "no checkpoint yet" in cli.fail("set-ttl", "z", "1d", code=1)
+    assert "the next sweep goes on there" in cli("sweep", "--max-threads", "1", "--yes")
+    cli("status", code=1)
+    assert cli.json("sweep", "--max-time", "1h", "--pause", "0.001", "--yes")["complete"]
+    with cli.store.open() as saver:
+        assert [saver.thread_exists(name) for name in "abc"] == [False, True, True]
+    assert "in time" in cli("status", "--within", "1h")
+    report = cli.json("status")
+    assert report["ok"]
+    assert [(one["tenant"], one["overdue"], one["lag_seconds"]) for one in report["tenants"]] == [
+        (None, 0, 0.0),
+        ("acme", 0, 0.0),
+    ]
+    assert cli.json("status", "--within", "0s", code=1)["ok"] is False
+    assert "overdue" in cli("stats")
+    assert cli.json("stats")["sweeps"]["overdue"] == 0
+
+
+def test_a_person_is_erased(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        put(saver, "1", 1, user="Ada")
+        put(saver, "2", 1, user="Bo")
+        put(saver.for_tenant("acme"), "3", 1, user="Ada")
+    assert "--where user_id=ada" in cli.fail("erase", "--yes", code=2)
+    where = ("erase", "--where", "user=Ada")
+    report = cli.json(*where, "--dry-run")
+    assert [(one["tenant"], one["thread_id"], one["checkpoints"]) for one in report["threads"]] == [
+        ("", "1", 1),
+        ("acme", "3", 1),
+    ]
+    assert "--yes" in cli.fail(*where, code=2)
+    assert "2 threads deleted" in cli(*where, "--yes")
+    assert "0 threads would be deleted" in cli(*where, "--dry-run")
+    with cli.store.open() as saver:
+        assert [saver.thread_exists(name) for name in "12"] == [False, True]

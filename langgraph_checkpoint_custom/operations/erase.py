@@ -1,0 +1,115 @@
+"""Erasing: which threads have a checkpoint with some metadata, and deleting one with a count of what goes.
+
+Must not know: SQL, connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from langgraph_checkpoint_custom.encoding.decode import Decoder
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Page
+from langgraph_checkpoint_custom.operations.pieces import piece_of
+from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+# Checkpoints that match, for one statement.
+MATCHES = 1_000
+
+FIRST = Page(None, None, "", AFTER_ALL, "", "", (), MATCHES)
+"""The first page of all checkpoints."""
+
+
+class ErasedThread(NamedTuple):
+    """What was deleted of a thread, or would be.
+
+    Attributes:
+        tenant: Its tenant, or "".
+        thread_id: The thread.
+        checkpoints: Its checkpoints, with those that a prune has hidden.
+        writes: Its pending writes.
+        values: Its values and chunks that are stored apart from the checkpoints.
+        labels: Its labels.
+        bytes: The bytes of all of these, as they were stored.
+    """
+
+    tenant: str
+    thread_id: str
+    checkpoints: int
+    writes: int
+    values: int
+    labels: int
+    bytes: int
+
+
+class Found(NamedTuple):
+    """The threads of a page: those that match, and those whose metadata cannot be read; and the next page."""
+
+    thread_ids: Sequence[str]
+    unreadable: Sequence[str]
+    after: Page | None
+
+
+@operation("read")
+def matching_page(d: SqlDialect, codec: Values, page: Page, wanted: Sequence[Condition]) -> Steps[Found]:
+    """Return the threads with a checkpoint that matches, on a page of all checkpoints that are not hidden.
+
+    Round trips: 1, and one for each 5,000 checkpoints.
+    Rows: up to 1,000 checkpoints that may match, of 5,000.
+    """
+    piece = yield from piece_of(d, page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
+    assert piece is not None
+    (rows,) = yield d.select_records(piece.page, all_kinds=True)
+    matching, unreadable = yield from offload(sum(len(row[6]) for row in rows), _matching, d, codec, rows, wanted)
+    return Found(matching, unreadable, piece.after([(row[2], d.own_thread_id(row[0]), row[1]) for row in rows]))
+
+
+def _matching(
+    d: SqlDialect, codec: Values, rows: Sequence[Row], wanted: Sequence[Condition]
+) -> tuple[list[str], list[str]]:
+    matching, unreadable = dict[str, None](), dict[str, None]()
+    for stored, checkpoint_ns, checkpoint_id, _, _, type_, data in rows:
+        thread_id = d.own_thread_id(stored)
+        try:
+            metadata = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id).metadata(type_, data)
+        except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
+            unreadable[thread_id] = None
+        else:
+            if matches(metadata, wanted, contains=d.filter_contains):
+                matching[thread_id] = None
+    return list(matching), list(unreadable)
+
+
+@operation("exclusive", locks=["thread_id"])
+def erase_thread(d: SqlDialect, thread_id: str) -> Steps[ErasedThread]:
+    """Delete a thread with its labels, and return what was deleted.
+
+    Round trips: 5, with the end of the transaction.
+    Rows: all rows of the thread are counted.
+    Idempotent: yes; the second time, nothing is left.
+    """
+    found = yield from _count(d, thread_id)
+    yield d.delete_thread(thread_id)
+    return found
+
+
+@operation("read")
+def look_at_erased(d: SqlDialect, thread_id: str) -> Steps[ErasedThread]:
+    """Return what `erase_thread` would delete.
+
+    Round trips: 2.
+    Rows: all rows of the thread are counted.
+    """
+    return (yield from _count(d, thread_id))
+
+
+def _count(d: SqlDialect, thread_id: str) -> Steps[ErasedThread]:
+    sizes = yield from sizes_of_threads(d, [thread_id]).start()
+    (labels,) = yield d.ask("select_labels", thread_id=thread_id)
+    size = sizes[thread_id].size
+    checkpoints = size.checkpoints + size.hidden
+    return ErasedThread(d.tenant, thread_id, checkpoints, size.writes, size.blobs, len(labels), size.bytes)
