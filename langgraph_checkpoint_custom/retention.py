@@ -55,9 +55,9 @@ PAGE = 200
 SWEEPER_TTL = 60.0
 # Operations of a sweep that read a page of threads. After each, the claim is renewed.
 _PAGES = {"arm_page", "hasten_page", "due_page", "threads_page"}
-# Seconds: how long a sweep works on SQLite before it leaves the file to others, and for how long. Writers that wait
-# look at the file every few milliseconds.
-WORK, REST = 0.01, 0.005
+# Seconds that a sweep works on SQLite before it leaves the file to others, for half as long. Writers that wait look at
+# the file every few milliseconds.
+WORK = 0.01
 # The sweeping process has a claim on this thread; no thread of a caller or tenant can have this id.
 _SWEEPER = f"{TENANT_MARK}{TENANT_MARK}sweep"
 
@@ -190,25 +190,26 @@ def sweep_operations(
             f"what to keep must be a Retention(…), such as Retention(keep_last=3), not a {type(keep).__name__}"
         )
     flag("dry_run", dry_run)
-    all_of_them, limits = Swept(), _Limits(keep)
+    all_of_them, limits = Swept(), _Limits(keep, writes=not dry_run)
     dialects = yield from dialects_of_tenants(d, tenants)
     if limits.are_set:  # Else the first ones might take all, each time.
         shuffle(dialects)
     for each in dialects:
         all_of_them.add((yield from _sweep(each, codec, keep, limits, now.timestamp(), dry_run=dry_run)))
     while not dry_run and (yield give_back_pages(d)):
-        pass
+        yield from limits.rest(d)
     return all_of_them
 
 
 class _Limits:
     """How many more threads a sweep visits, until when, and when it waits."""
 
-    def __init__(self, keep: Retention) -> None:
-        self._threads = keep.max_threads
+    def __init__(self, keep: Retention, *, writes: bool) -> None:
+        self._writes = writes
+        self._threads, self._pause = keep.max_threads, keep.pause
         self._end = None if keep.max_seconds is None else time.monotonic() + keep.max_seconds
         self.are_set = self._threads is not None or self._end is not None
-        self._rest_at = time.monotonic() + WORK
+        self._works_since = time.monotonic()
 
     def allow_one(self) -> bool:
         """Return whether one more thread may be visited, and count it."""
@@ -220,9 +221,16 @@ class _Limits:
 
     def rest(self, d: SqlDialect) -> Operations[None]:
         """Leave the file to other writers if the sweep has had it for a while."""
-        if d.one_writer and time.monotonic() > self._rest_at:
-            yield Pause(REST)
-            self._rest_at = time.monotonic() + WORK
+        worked = time.monotonic() - self._works_since
+        if d.one_writer and self._writes and worked > WORK:
+            yield Pause(worked / 2)
+            self._works_since = time.monotonic()
+
+    def pause(self, d: SqlDialect) -> Operations[None]:
+        """Wait after a page of threads."""
+        if self._pause:
+            yield Pause(self._pause)
+        yield from self.rest(d)
 
 
 def _policy(keep: Retention) -> Policy:
@@ -251,8 +259,7 @@ def _sweep(
                 return False
             outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
             swept.add(Swept(*outcome))
-            if not dry_run:
-                yield from limits.rest(d)
+            yield from limits.rest(d)
             if dry_run and outcome.deleted:
                 swept.would_delete.append((d.tenant, thread_id))
         if dry_run:
@@ -260,30 +267,36 @@ def _sweep(
         return True
 
     if not dry_run:
-        yield from _arm(d, digest, last, begun, keep)
+        yield from _arm(d, digest, last, begun, keep, limits)
     if dry_run and last is None:  # A sweep would arm all threads first.
-        yield from _pages(partial(ids_page, d), d.ranges(), keep.pause, visit)
+        yield from _pages(partial(ids_page, d), d.ranges(), partial(limits.pause, d), visit)
     else:
-        yield from _pages(partial(due_page, d, begun), [BEFORE_ALL], keep.pause, visit)
+        yield from _pages(partial(due_page, d, begun), [BEFORE_ALL], partial(limits.pause, d), visit)
     if dry_run and last is not None and keep.keep_last is not None and swept.complete:
-        yield from _pages(partial(grown_page, d), [grown_since(last.started_at, begun)], keep.pause, visit)
+        yield from _pages(
+            partial(grown_page, d), [grown_since(last.started_at, begun)], partial(limits.pause, d), visit
+        )
     if keep.max_bytes is not None:
         swept.threads = swept.deleted_threads
-        yield from _limit_bytes(d, codec, keep, keep.max_bytes, swept, dry_run=dry_run)
+        yield from _limit_bytes(d, codec, keep, keep.max_bytes, swept, limits, dry_run=dry_run)
     if not dry_run and swept.complete:
         yield note_swept(d, digest, time.time())
     return swept
 
 
-def _arm(d: SqlDialect, digest: str, last: LastSweep | None, begun: float, keep: Retention) -> Operations[None]:
+def _arm(
+    d: SqlDialect, digest: str, last: LastSweep | None, begun: float, keep: Retention, limits: _Limits
+) -> Operations[None]:
     """Make all threads due for a new policy, those that have grown otherwise; arm those without a row once a week."""
     if last is None:
         yield begin_policy(d, digest)
     elif keep.keep_last is not None:
-        yield from _pages(partial(hasten_page, d, begun), [grown_since(last.started_at, begun)], keep.pause)
+        yield from _pages(
+            partial(hasten_page, d, begun), [grown_since(last.started_at, begun)], partial(limits.pause, d)
+        )
     armed_at = 0.0 if last is None else last.armed_at
     if armed_at + WEEK <= begun:
-        yield from _pages(partial(arm_page, d, again=last is None), d.ranges(), keep.pause)
+        yield from _pages(partial(arm_page, d, again=last is None), d.ranges(), partial(limits.pause, d))
         armed_at = begun
     yield note_armed(d, digest, armed_at, begun)
 
@@ -296,7 +309,7 @@ def _nothing(thread_ids: Sequence[str]) -> Operations[bool]:
 def _pages(
     read: Callable[[T], Operation[tuple[Sequence[str], T | None]]],
     starts: Iterable[T],
-    pause: float,
+    pause: Callable[[], Operations[None]],
     visit: Callable[[Sequence[str]], Operations[bool]] = _nothing,
 ) -> Operations[None]:
     """Read page after page of threads, from each of these starts, and visit them until `visit` returns False."""
@@ -306,12 +319,12 @@ def _pages(
             thread_ids, at = yield read(at)
             if not (yield from visit(thread_ids)):
                 return
-            if pause and at is not None:
-                yield Pause(pause)
+            if at is not None:
+                yield from pause()
 
 
 def _limit_bytes(
-    d: SqlDialect, codec: Values, keep: Retention, max_bytes: int, swept: Swept, *, dry_run: bool
+    d: SqlDialect, codec: Values, keep: Retention, max_bytes: int, swept: Swept, limits: _Limits, *, dry_run: bool
 ) -> Operations[None]:
     """Delete the threads that do not fit, of all that match."""
     gone = {thread_id for _, thread_id in swept.would_delete}
@@ -322,9 +335,10 @@ def _limit_bytes(
             if record.thread_id not in gone:
                 swept.threads += 1
                 yield from _fit(d, record.thread_id, max_bytes, swept, dry_run=dry_run)
+                yield from limits.rest(d)
         page = reply.after
-        if page is not None and keep.pause:
-            yield Pause(keep.pause)
+        if page is not None:
+            yield from limits.pause(d)
 
 
 def _fit(d: SqlDialect, thread_id: str, max_bytes: int, swept: Swept, *, dry_run: bool) -> Operations[None]:

@@ -202,7 +202,7 @@ def hasten_page(d: SqlDialect, now: float, within: Grown) -> Steps[tuple[Sequenc
     """
     thread_ids, rest = yield from _grown(d, within)
     if thread_ids:
-        yield d.hasten_threads(thread_ids, now)
+        yield d.ask_each("hasten_thread", ({"thread_id": each} for each in thread_ids), due_at=now)
     return (), rest
 
 

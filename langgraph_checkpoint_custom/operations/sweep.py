@@ -127,7 +127,7 @@ def sweep_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy, n
     if not (removal.gone or removal.hidden):
         yield d.rearm_thread(thread_id, now + wait, seen)
         return Outcome(_applies(thread))
-    sizes = d.sizes([d.only(thread_id)], ALL).statements
+    sizes = d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL).statements
     more = d.ask("delete_all_writes", thread_id=thread_id).statements if keep == 0 else ()
     (before,) = yield from remove(d, thread_id, removal, first=sizes, more=more)
     again = d.rearm_thread(thread_id, now + wait, seen)
@@ -151,7 +151,7 @@ def look_at_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy,
     _, removed = yield from offload(len(rows) * BYTES, _removal, outline, keep)
     freed = 0
     if keep == 0:
-        (sizes,) = yield d.sizes([d.only(thread_id)], ALL)
+        (sizes,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
         freed = _bytes(sizes)
     return Outcome(_applies(thread), keep == 0, removed, freed)
 

@@ -102,10 +102,6 @@ class StoreStatements(Statements):
         statements[0] = self.statement("select_grown", **ranges[0]._asdict(), thread_id=after, limit=limit)
         return self._send(*statements)
 
-    def hasten_threads(self, thread_ids: Sequence[str], due_at: float) -> RoundTrip:
-        """Make threads due at a time, unless they are due before."""
-        return self._send(*(self.statement("hasten_thread", thread_id=each, due_at=due_at) for each in thread_ids))
-
     # Moving
 
     def select_moves(self, store: str, after: str, limit: int) -> RoundTrip:

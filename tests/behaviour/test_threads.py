@@ -92,7 +92,7 @@ async def test_threads_are_found_by_their_time(client: Client, monkeypatch: pyte
     assert await days(start, start + 2 * DAY, state="done") == expected(0, 1)
     found = await client.collect("threads", since=start + DAY, limit=4)
     rest = await client.collect("threads", since=start + DAY, before=found[-1])
-    assert sorted(names(found + rest)) == expected(1, 2, 3, 4)
+    assert sorted(names([*found, *rest])) == expected(1, 2, 3, 4)
     assert [one.time for one in await client.collect("threads", prefix="no time")] == [None] * 3
     with pytest.raises(ConfigError, match="since must be a datetime with a zone"):
         await client.collect("threads", since=datetime(2026, 1, 1))
