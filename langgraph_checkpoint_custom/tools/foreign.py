@@ -21,9 +21,10 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.types import TASKS
 
-from langgraph_checkpoint_custom.encoding.extensions import Extension
+from langgraph_checkpoint_custom.encoding.extensions import METHOD, Extension
 from langgraph_checkpoint_custom.encoding.langgraph_private import PACKING, DeltaSnapshot, extension_of
 from langgraph_checkpoint_custom.encoding.objects import pack
+from langgraph_checkpoint_custom.encoding.raw import object_of
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
@@ -194,14 +195,21 @@ def same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
     if pack(one) == pack(other):
         return True
-    with suppress(TypeError):  # LangGraph's serializer does not store which fields of an object were set.
-        return _in_langgraphs_format(one) == _in_langgraphs_format(other)
+    with suppress(TypeError):
+        return _as_langgraph_reads_it(one) == _as_langgraph_reads_it(other)
     return False
 
 
-def _in_langgraphs_format(value: Any) -> bytes:
+def _as_langgraph_reads_it(value: Any) -> bytes:
+    """Encode what LangGraph's serializer reads: of an object its class and data, not which fields were set."""
+
     def packed(part: Any) -> Any:
-        return ormsgpack.Ext(part.code, part.data) if type(part) is Extension else extension_of(part)
+        if type(part) is not Extension:
+            return extension_of(part)
+        found = object_of(part)
+        if found is None:
+            return ormsgpack.Ext(part.code, part.data)
+        return (*found[:4], found.method if found.code == METHOD else "")
 
     return ormsgpack.packb(value, default=packed, option=PACKING)
 

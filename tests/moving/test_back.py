@@ -6,6 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, SchemaForeign
@@ -43,6 +44,19 @@ def test_everything_goes_back_and_the_official_saver_reads_it(official: Official
                     assert theirs.get_delta_channel_history(config=found.config, channels=channels) == history
             assert deltas > 10
         assert moved.problems == {}
+
+
+def test_messages_that_both_savers_have_stored_are_the_same(official: Official, saver: CheckpointSaver) -> None:
+    """Each saver stores the messages of the other again, in its own form."""
+    builder = StateGraph(MessagesState).add_node("answer", lambda state: {"messages": [("ai", "well")]})
+    builder.add_edge(START, "answer")
+    with official.open() as theirs:
+        for graph in (builder.compile(checkpointer=theirs), builder.compile(checkpointer=saver)) * 2:
+            graph.invoke({"messages": [("human", "hello")]}, config("t"))
+            for move in (lambda: migrate(official.url, saver), lambda: migrate_back(saver, official.url, verify=True)):
+                moved = move()
+                assert moved.problems == {}
+        assert len(graph.get_state(config("t")).values["messages"]) == 8
 
 
 def test_a_dry_run_finds_what_the_other_tables_cannot_hold_and_changes_nothing(
