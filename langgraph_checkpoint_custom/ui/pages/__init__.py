@@ -10,7 +10,7 @@ from langgraph_checkpoint_custom.ui.pages import difference, inbox, space, threa
 ROUTES: Mapping[str, View] = {
     "/": threads.threads,
     "/summary": threads.summary,
-    "/labels": threads.labels,
+    "/suggestions": threads.suggestions,
     "/tenants": threads.tenants,
     "/thread": thread.thread,
     "/checkpoint": thread.checkpoint,

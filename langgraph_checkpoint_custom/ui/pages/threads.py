@@ -58,7 +58,6 @@ def threads(inspector: Inspector, request: Request) -> Response:
         asked=asked,
         same=same,
         states=get_args(State),
-        keys=sorted({str(key) for one in page.threads for key in one.newest.metadata} - _PLUMBING)[:SUGGESTED],
         following=following,
         is_first=at is None,
         searched=any(asked.values()),
@@ -122,11 +121,15 @@ def summary(inspector: Inspector, request: Request) -> Response:
     )
 
 
-def labels(inspector: Inspector, request: Request) -> Response:
-    """Names of labels, which the search suggests once its field is used: that reads all labels."""
+def suggestions(inspector: Inspector, request: Request) -> Response:
+    """What the search suggests once a field is used: metadata keys of the newest threads, or names of all labels."""
     store = inspector.store(request)
-    names = store.run(label_names(store.saver.backend.dialect, SUGGESTED))
-    return Data({"labels": [marked(name) for name in names]})
+    if request.query_params.get("of") == "keys":
+        newest = store.threads(before=None, limit=SUGGESTED).threads
+        found = sorted(f"{key}=" for key in {str(key) for one in newest for key in one.newest.metadata} - _PLUMBING)
+    else:
+        found = store.run(label_names(store.saver.backend.dialect, SUGGESTED))
+    return Data({"suggestions": [marked(text) for text in found[:SUGGESTED]]})
 
 
 def tenants(inspector: Inspector, request: Request) -> Response:

@@ -47,12 +47,14 @@ async function work() {
   }
 }
 
-async function suggest(event) {
-  const response = await fetch(event.target.dataset.labels, { headers: { accept: "application/json" } });
+async function suggest({ currentTarget: field }) {
+  const response = await fetch(field.dataset.suggestions, { headers: { accept: "application/json" } });
   const found = await response.json();
-  event.target.list.replaceChildren(...found.labels.map((name) => new Option(name, name)));
+  field.list.replaceChildren(...found.suggestions.map((text) => new Option(text, text)));
 }
 
-document.querySelector("[data-labels]").addEventListener("focus", suggest, { once: true });
+for (const field of document.querySelectorAll("[data-suggestions]")) {
+  field.addEventListener("focus", suggest, { once: true });
+}
 await Promise.all(Array.from({ length: AT_ONCE }, work));
 document.documentElement.dataset.ready = "yes";
