@@ -93,15 +93,6 @@ async def test_a_long_way_back_with_hundreds_of_channels_of_any_name(client: Cli
     }
 
 
-async def test_a_loop_through_the_target_leaves_out_its_value_and_writes(client: Client) -> None:
-    """Ids go down from 4 to 1, so the way back to the target is among consecutive ids."""
-    for step, parent in (("1", "4"), ("2", "1"), ("3", "2"), ("4", "3")):
-        where = await put(client, step, {"a": ["own"]} if step == "3" else {}, parent=config(checkpoint_id=parent))
-        await client.put_writes(where, [("a", step)], "task")
-    expected = [("task", "a", step) for step in ("4", "1", "2")]
-    assert await client.history(config(checkpoint_id="3"), ["a"]) == {"a": {"writes": expected}}
-
-
 @pytest.mark.leaves_writes("of checkpoints that are never stored")
 async def test_writes_without_a_checkpoint_change_nothing(client: Client, next_id: NextId) -> None:
     ids = [next_id() for _ in range(9)]

@@ -182,7 +182,7 @@ print("done")
 
 
 @pytest.mark.parametrize("way", ["both", "burst", "daemon"])
-def test_a_saver_that_is_never_closed_neither_keeps_the_process_alive_nor_warns(store: Store, way: str) -> None:
+def test_a_process_ends_without_a_warning_if_its_saver_is_never_closed(store: Store, way: str) -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, store.url, way]
     result = subprocess.run(command, capture_output=True, text=True, timeout=150, cwd=Path(__file__).parents[2])
     lines = result.stderr.splitlines()
