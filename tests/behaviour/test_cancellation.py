@@ -18,7 +18,9 @@ CHANNELS = [f"channel {number}" for number in range(5)]
 @pytest.fixture
 def saver(store: Store) -> Iterator[CheckpointSaver]:
     """A saver with one connection, if it has a pool: if that connection is lost, the next call fails."""
-    options: dict[str, Any] = {"synchronous": "OFF"} if store.kind == "sqlite" else {"max_size": 1, "pool_timeout": 5.0}
+    options: dict[str, Any] = (
+        {"synchronous": "OFF"} if store.kind == "sqlite" else {"max_size": 1, "pool_timeout": 150.0}
+    )
     with store.open(**options) as opened:
         yield opened
 

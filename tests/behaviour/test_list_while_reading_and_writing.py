@@ -18,7 +18,9 @@ from tests.stores import Client, Store
 @pytest.fixture
 def saver(store: Store) -> Iterator[CheckpointSaver]:
     """A saver with at most one connection, if it has a pool: a request for a second one would wait forever."""
-    options: dict[str, Any] = {"synchronous": "OFF"} if store.kind == "sqlite" else {"max_size": 1, "pool_timeout": 5.0}
+    options: dict[str, Any] = (
+        {"synchronous": "OFF"} if store.kind == "sqlite" else {"max_size": 1, "pool_timeout": 150.0}
+    )
     with store.open(**options) as opened:
         yield opened
 
