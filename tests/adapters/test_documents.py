@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.adapters.documents import (
     Attempt,
     Document,
@@ -180,36 +178,6 @@ def test_threads_of_other_frameworks_are_not_langgraph_threads(saver: Checkpoint
         saver.put(generate_config(THREAD), generate_checkpoint(), generate_metadata(), {})
     with pytest.raises(ConfigError, match="other frameworks"):
         saver.put_writes(there, [("a", 1)], "task")
-
-
-def test_documents_are_copied_and_deleted_like_other_threads(saver: CheckpointSaver) -> None:
-    runner = OperationRunner(saver)
-    runner.run(append, attempt(), THREAD, ["entry"])
-    copy = thread_of("test", "copy")
-    saver.copy_thread(THREAD, copy)
-    saver.prune([copy])
-    saver.delete_thread(THREAD)
-    assert values(runner) is None
-    assert values(runner, copy) == {"batches": 1}
-    found = runner.run(read, copy, "log")
-    assert found is not None
-    assert found.entries == ["entry"]
-
-
-def test_a_retention_applies_to_documents_as_to_other_threads(saver: CheckpointSaver) -> None:
-    runner = OperationRunner(saver)
-    idle: Attempt[int] = Attempt(str(uuid6()), "2020-01-01T00:00:00+00:00")
-    runner.run(add, idle, thread_of("test", "idle"), {})
-    for _ in range(5):
-        runner.run(append, attempt(), THREAD, ["entry"])
-    swept = saver.sweep(Retention(older_than=timedelta(days=30), keep_last=2))
-    assert swept.deleted_threads == 1
-    assert [found.thread_id for found in saver.threads()] == [THREAD]
-    assert len(list(saver.history({"configurable": {"thread_id": THREAD, "checkpoint_ns": ""}}))) == 2
-    assert values(runner) == {"batches": 5}
-    log = runner.run(read, THREAD, "log")
-    assert log is not None
-    assert log.entries == ["entry"] * 5
 
 
 def test_with_a_key_documents_are_encrypted_and_a_strict_serializer_reads_them(store: Store) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, SqliteSaver, server
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, SqliteSaver, open_saver, server
 from langgraph_checkpoint_custom.server import checkpointer
 from tests.behaviour.helpers import config, get, metadata, put
 from tests.server.values import Order, Point
@@ -44,10 +44,10 @@ async def test_without_a_url_the_database_is_a_file_next_to_the_app(
         assert not (tmp_path / "checkpoints.db-wal").exists()
 
 
-async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_options_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     say(
         monkeypatch,
-        CHECKPOINT_URL=shared_postgres_url,
+        CHECKPOINT_URL="postgresql://somewhere",
         CHECKPOINT_SCHEMA="of an agent",
         CHECKPOINT_MIN_SIZE="0",
         CHECKPOINT_MAX_SIZE="3",
@@ -60,18 +60,29 @@ async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: py
         CHECKPOINT_EXCLUDE_METADATA="api_key, token",
         CHECKPOINT_COMPRESS="false",
     )
-    async with checkpointer() as found:
-        saver: Any = found
-        assert saver._dialect.location == "schema 'of an agent'"
-        pools = saver._driver._connections
-        sizes = {name: pools._options[name] for name in ("min_size", "max_size", "timeout")}
-        assert sizes == {"min_size": 0, "max_size": 3, "timeout": 4.0}
-        assert pools._options["kwargs"]["connect_timeout"] == 5
-        assert saver._driver._sessions._prepare is False
-        assert (saver._concurrent_writers, saver._on_unreadable) == ("reject", "raw")
-        assert saver._clear[-2:] == ("user", "topic")
-        assert saver._codec.excluded == {"api_key", "token"}
-        assert saver._codec._compress is False
+    given: dict[str, Any] = {}
+
+    def opened(url: str, **options: Any) -> CheckpointSaver:
+        given.update(options, url=url)
+        return open_saver("sqlite:///:memory:")
+
+    monkeypatch.setattr(server, "open_saver", opened)
+    async with checkpointer():
+        expected = {
+            "url": "postgresql://somewhere",
+            "schema": "of an agent",
+            "min_size": 0,
+            "max_size": 3,
+            "pool_timeout": 4.0,
+            "connect_timeout": 5.0,
+            "prepare": False,
+            "concurrent_writers": "reject",
+            "on_unreadable": "raw",
+            "plaintext_metadata": ("user", "topic"),
+            "exclude_metadata": ("api_key", "token"),
+            "compress": False,
+        }
+        assert {name: given[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(
