@@ -98,7 +98,7 @@ def text_of(rows: Rows, measured_with: str) -> str:
             "\n## Other differences\n",
             *_table(rows, apart),
             "\n## The same here; with LangGraph's savers, not which fields of a model were given\n",
-            *_list((kind, name) for kind, name in given),
+            f"{len(given)} models and messages; `tests/table/values.py` has them.",
             "\n## Changed by all, in the same way\n",
             *_list((kind, f"{name} ({changed[kind, name]})") for kind, name in changed),
             "\n## Refused by all, before anything is stored\n",
