@@ -1,4 +1,4 @@
-"""Checkpoint savers for LangGraph, on PostgreSQL and SQLite, that return exactly what was stored.
+"""Checkpoint savers for LangGraph, on PostgreSQL and SQLite, that give back most types unchanged.
 
 `PostgresSaver` needs the extra `postgres`. It is imported on first use, so that SQLite works without psycopg. `aio` has
 LangGraph's names for the savers of async programs.
