@@ -18,7 +18,7 @@ from tests.faults.workload import OPERATIONS, fill, read
 from tests.stores import Client
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text("utf-8")
-MAKE_ROLES, AFTER_SETUP, VACUUM = re.findall(r"^```sql\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+MAKE_ROLES, AFTER_SETUP, VACUUM, *_ = re.findall(r"^```sql\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
 TABLES = ("checkpoints", "blobs", "writes")
 
 
