@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
@@ -52,10 +53,10 @@ def test_messages_that_both_savers_have_stored_are_the_same(official: Official, 
     builder.add_edge(START, "answer")
     with official.open() as theirs:
         for graph in (builder.compile(checkpointer=theirs), builder.compile(checkpointer=saver)) * 2:
-            graph.invoke({"messages": [("human", "hello")]}, config("t"))
-            for move in (lambda: migrate(official.url, saver), lambda: migrate_back(saver, official.url, verify=True)):
-                moved = move()
-                assert moved.problems == {}
+            question: Any = {"messages": [("human", "hello")]}
+            graph.invoke(question, config("t"))
+            assert migrate(official.url, saver).problems == {}
+            assert migrate_back(saver, official.url, verify=True).problems == {}
         assert len(graph.get_state(config("t")).values["messages"]) == 8
 
 
