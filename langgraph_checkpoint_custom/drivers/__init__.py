@@ -1,1 +1,1 @@
-"""Connections, transactions, retries and batching for each database, sync next to async."""
+"""Connections, transactions, retries and batching for each database, sync and async."""

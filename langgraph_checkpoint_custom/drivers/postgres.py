@@ -20,10 +20,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
+from psycopg import AsyncCursor, Connection, Cursor, pq
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
+from langgraph_checkpoint_custom.drivers.either import Entered, at_once, settled
 from langgraph_checkpoint_custom.drivers.postgres_batching import send_together
 from langgraph_checkpoint_custom.drivers.postgres_errors import pool_error, server_error
 from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
@@ -31,7 +32,7 @@ from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     AnyConnection,
     Session,
     Sessions,
-    aexecute,
+    cursor_of,
     execute,
     has_begun,
     in_transaction,
@@ -39,7 +40,6 @@ from langgraph_checkpoint_custom.drivers.postgres_sessions import (
 from langgraph_checkpoint_custom.drivers.workers import close_aside, on_loop, run_aside
 from langgraph_checkpoint_custom.engine.operation import (
     READS,
-    Access,
     Form,
     Offload,
     Operation,
@@ -47,7 +47,6 @@ from langgraph_checkpoint_custom.engine.operation import (
     Row,
     Statement,
     adrive,
-    drive,
     operation_of,
 )
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
@@ -144,7 +143,7 @@ class PostgresDriver:
         finally:
             if connection is not None:
                 source.putconn(connection)
-        return self._retrying(operation_of(form, params), error)
+        return at_once(self._retrying(operation_of(form, params), error, is_async=False))
 
     async def asend(self, form: Form, params: Sequence[Any], *, alone: bool = False) -> list[Row]:
         """Async version of `send`; calls that find no free connection are sent together, unless `alone`."""
@@ -168,35 +167,45 @@ class PostgresDriver:
         finally:
             if connection is not None:
                 await source.putconn(connection)
-        return await self._aretrying(operation_of(form, params), error)
+        return await self._retrying(operation_of(form, params), error, is_async=True)
 
     async def _together(self, name: str, take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
         """Make the round trip of a batch, which is taken when there is a connection."""
-        async with self._aborrow(name) as (connection, session):
+        async with self._borrow(name, is_async=True) as (connection, session):
             request = take()
-            return await _aanswer(connection, session, self._whole(connection, session, request)) if request else ()
+            return await _answer(connection, session, self._whole(connection, session, request)) if request else ()
 
-    # Operations, sync
+    # Operations, sync and async
+
+    def run(self, op: Operation[T]) -> T:
+        """Run an operation and return its result."""
+        if self._connections.loop:
+            return on_loop(self._connections.loop(), lambda: self.arun(op))
+        return at_once(self._run(op, is_async=False))
+
+    async def arun(self, op: Operation[T]) -> T:
+        """Async version of `run`."""
+        if self._connections.by_worker:
+            return await run_aside(self._callers, partial(self.run, op))
+        return await self._run(op, is_async=True)
+
+    def look(self, op: Operation[T]) -> T:
+        """Run a read without a check of the tables."""
+        if self._connections.loop:
+            return on_loop(self._connections.loop(), lambda: self._retrying(op, is_async=True))
+        return at_once(self._retrying(op, is_async=False))
 
     def setup(self, op: Operation[None] | None = None) -> None:
         """Create or migrate the tables; `op` replaces the usual operation for that."""
         self.run(op or self._setup)
 
-    def run(self, op: Operation[T]) -> T:
-        """Run an operation and return its result."""
-        self._check_reads(op)
-        if self._connections.loop:
-            return on_loop(self._connections.loop(), lambda: self.arun(op))
-        if not self._ready and op.access != "migrate":
-            self._retrying(self._check)
-            self._ready = True
-        return self._retrying(op)
+    async def asetup(self, op: Operation[None] | None = None) -> None:
+        """Async version of `setup`."""
+        await self.arun(op or self._setup)
 
-    def look(self, op: Operation[T]) -> T:
-        """Run a read without a check of the tables."""
-        if self._connections.loop:
-            return on_loop(self._connections.loop(), lambda: self._aretrying(op))
-        return self._retrying(op)
+    async def aoffload(self, request: Offload) -> Any:
+        """Run work on a worker and return its result."""
+        return await run_aside(self._decoders, request.work)
 
     def close(self) -> None:
         """Close the connections and stop the workers; a caller's connection or pool stays open."""
@@ -204,166 +213,98 @@ class PostgresDriver:
         self._connections.close()
         self._stop_workers()
 
-    def stats(self) -> Mapping[str, Any]:
-        """Return the statistics of the pools."""
-        return self._connections.stats()
-
-    def _retrying(self, op: Operation[T], error: CheckpointError | None = None) -> T:
-        """Attempt an operation until it succeeds; the first attempt may have failed already, with `error`."""
-        tries = _Tries(op, self._retry if self._is_pooled else None)
-        while True:
-            if error is None:
-                try:
-                    return tries.result(self._attempt(op))
-                except CheckpointError as raised:
-                    error = raised
-            if isinstance(error, SchemaMissing) and self._rechecks(op):
-                self._retrying(self._check)
-            pause = tries.pause_after(error)
-            if isinstance(error, ConnectionLost):
-                self._connections.renew()
-            error = None
-            time.sleep(pause)
-
-    def _attempt(self, op: Operation[T]) -> T:
-        if not self._is_one_transaction(op):
-            return drive(op, partial(self._perform, op.name))
-        with self._borrow(op.name) as (connection, session):
-            opening = self._opening(connection, session, op.access)
-            result = drive(op, lambda request: _answer(connection, session, _begun(request, opening)))
-            if session and not opening:
-                _answer(connection, session, RoundTrip([_COMMIT]))
-            return result
-
-    def _perform(self, name: str, request: RoundTrip) -> Any:
-        with self._borrow(name, request.statements) as (connection, session):
-            return _answer(connection, session, self._whole(connection, session, request))
-
-    @contextmanager
-    def _borrow(
-        self, name: str, statements: Sequence[Statement] = ()
-    ) -> Iterator[tuple[Connection[Any], Session | None]]:
-        """Borrow a connection for a transaction of ours, or for a savepoint in a caller's one; then without a session.
-
-        Errors are wrapped. After an error, a transaction of ours is rolled back.
-        """
-        self._check_open()
-        connection = None
-        try:
-            source = self._connections.source()
-            connection = source.getconn()
-            session = self._sessions.get(connection) or self._sessions.inspect(connection)
-            if not self._is_pooled and in_transaction(connection):
-                if not has_begun(connection):
-                    execute(connection, "SELECT")  # Begins the transaction that the caller ends.
-                with connection.transaction():
-                    yield connection, None
-            else:
-                if has_begun(connection):  # By `inspect`, without autocommit.
-                    connection.rollback()
-                try:
-                    yield connection, session
-                except BaseException as error:
-                    _raise_interruption(connection, error)
-                    with suppress(psycopg.Error):
-                        connection.rollback()
-                    raise
-        except psycopg.Error as error:
-            raise self._wrap(error, connection, name, statements) from error
-        finally:
-            if connection is not None:
-                source.putconn(connection)
-
-    # Operations, async: the same
-
-    async def asetup(self, op: Operation[None] | None = None) -> None:
-        """Async version of `setup`."""
-        await self.arun(op or self._setup)
-
-    async def arun(self, op: Operation[T]) -> T:
-        """Async version of `run`."""
-        self._check_reads(op)
-        if self._connections.by_worker:
-            return await run_aside(self._callers, partial(self.run, op))
-        if not self._ready and op.access != "migrate":
-            await self._aretrying(self._check)
-            self._ready = True
-        return await self._aretrying(op)
-
-    async def aoffload(self, request: Offload) -> Any:
-        """Run work on a worker and return its result."""
-        return await run_aside(self._decoders, request.work)
-
     async def aclose(self) -> None:
         """Async version of `close`."""
         self._closed, self._ready = True, False
         await self._connections.aclose()
         await close_aside(self._stop_workers)
 
-    async def _aretrying(self, op: Operation[T], error: CheckpointError | None = None) -> T:
+    def stats(self) -> Mapping[str, Any]:
+        """Return the statistics of the pools."""
+        return self._connections.stats()
+
+    async def _run(self, op: Operation[T], *, is_async: bool) -> T:
+        if self._read_only and op.access not in READS:
+            raise is_read_only(op.name)
+        if not self._ready and op.access != "migrate":
+            await self._retrying(self._check, is_async=is_async)
+            self._ready = True
+        return await self._retrying(op, is_async=is_async)
+
+    async def _retrying(self, op: Operation[T], error: CheckpointError | None = None, *, is_async: bool) -> T:
+        """Attempt an operation until it succeeds; the first attempt may have failed already, with `error`."""
         tries = _Tries(op, self._retry if self._is_pooled else None)
+        sleep: Any = asyncio.sleep if is_async else time.sleep
         while True:
             if error is None:
                 try:
-                    return tries.result(await self._aattempt(op))
+                    return tries.result(await self._attempt(op, is_async=is_async))
                 except CheckpointError as raised:
                     error = raised
             if isinstance(error, SchemaMissing) and self._rechecks(op):
-                await self._aretrying(self._check)
+                await self._retrying(self._check, is_async=is_async)
             pause = tries.pause_after(error)
             if isinstance(error, ConnectionLost):
-                await self._connections.arenew()
+                await self._connections.renew(is_async=is_async)
             error = None
-            await asyncio.sleep(pause)
+            await settled(sleep(pause))
 
-    async def _aattempt(self, op: Operation[T]) -> T:
+    async def _attempt(self, op: Operation[T], *, is_async: bool) -> T:
+        async def work(request: Offload) -> Any:
+            return await self.aoffload(request) if is_async else request.work()
+
         if not self._is_one_transaction(op):
-            return await adrive(op, partial(self._aperform, op.name), self.aoffload)
-        async with self._aborrow(op.name) as (connection, session):
-            opening = self._opening(connection, session, op.access)
-            result = await adrive(
-                op, lambda request: _aanswer(connection, session, _begun(request, opening)), self.aoffload
-            )
+
+            async def perform(request: RoundTrip) -> Any:
+                async with self._borrow(op.name, request.statements, is_async=is_async) as (connection, session):
+                    return await _answer(connection, session, self._whole(connection, session, request))
+
+            return await adrive(op, perform, work)
+        async with self._borrow(op.name, is_async=is_async) as (connection, session):
+            opening = [*self._sessions.opening(connection, session, op.access)] if session else []
+            result = await adrive(op, lambda request: _answer(connection, session, _begun(request, opening)), work)
             if session and not opening:
-                await _aanswer(connection, session, RoundTrip([_COMMIT]))
+                await _answer(connection, session, RoundTrip([_COMMIT]))
             return result
 
-    async def _aperform(self, name: str, request: RoundTrip) -> Any:
-        async with self._aborrow(name, request.statements) as (connection, session):
-            return await _aanswer(connection, session, self._whole(connection, session, request))
-
     @asynccontextmanager
-    async def _aborrow(
-        self, name: str, statements: Sequence[Statement] = ()
-    ) -> AsyncIterator[tuple[AsyncConnection[Any], Session | None]]:
-        self._check_open()
-        connection = None
+    async def _borrow(
+        self, name: str, statements: Sequence[Statement] = (), *, is_async: bool
+    ) -> AsyncIterator[tuple[AnyConnection, Session | None]]:
+        """Borrow a connection for a transaction of ours, or for a savepoint in a caller's one; then without a session.
+
+        Errors are wrapped. After an error, a transaction of ours is rolled back.
+        """
+        if self._closed:
+            raise closed()
+        connection: Any = None
         try:
-            source = self._connections.loop_source() or await self._connections.open_loop_source()
-            connection = await source.getconn()
-            session = self._sessions.get(connection) or await self._sessions.ainspect(connection)
+            if is_async:
+                source = self._connections.loop_source() or await self._connections.open_loop_source()
+            else:
+                source = self._connections.source()
+            connection = await settled(source.getconn())
+            session = self._sessions.get(connection) or await self._sessions.inspect(connection)
             if not self._is_pooled and in_transaction(connection):
                 if not has_begun(connection):
-                    await aexecute(connection, "SELECT")
-                async with connection.transaction():
+                    await execute(connection, "SELECT")  # Begins the transaction that the caller ends.
+                async with Entered(connection.transaction()):
                     yield connection, None
             else:
-                if has_begun(connection):
-                    await connection.rollback()
+                if has_begun(connection):  # By `inspect`, without autocommit.
+                    await settled(connection.rollback())
                 try:
                     yield connection, session
                 except BaseException as error:
                     _raise_interruption(connection, error)
                     with suppress(psycopg.Error):
-                        await connection.rollback()
+                        await settled(connection.rollback())
                     raise
         except psycopg.Error as error:
             raise self._wrap(error, connection, name, statements) from error
         finally:
             if connection is not None:
-                await source.putconn(connection)
-
-    # Shared by sync and async
+                await settled(source.putconn(connection))
 
     def _is_one_transaction(self, op: Operation[Any]) -> bool:
         """Whether all round trips of an operation are one transaction."""
@@ -375,19 +316,6 @@ class PostgresDriver:
             return request
         before = (*self._sessions.opening(connection, session, "write"), *request.before)
         return request._replace(before=before, after=(*request.after, _COMMIT))
-
-    def _opening(self, connection: AnyConnection, session: Session | None, access: Access) -> list[Statement]:
-        """Return what begins a transaction of ours; nothing without a session, as the transaction is the caller's."""
-        return [*self._sessions.opening(connection, session, access)] if session else []
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise closed()
-
-    def _check_reads(self, op: Operation[Any]) -> None:
-        """Raise an error for a write with a saver that only reads."""
-        if self._read_only and op.access not in READS:
-            raise is_read_only(op.name)
 
     def _rechecks(self, op: Operation[Any]) -> bool:
         """Whether to check the tables again after an operation has failed to find the ones that it needs."""
@@ -447,7 +375,7 @@ class _Tries:
         raise error
 
 
-# What is sent on one connection, sync and async
+# What is sent on one connection
 
 
 def _begun(request: RoundTrip, opening: list[Statement]) -> RoundTrip:
@@ -458,28 +386,17 @@ def _begun(request: RoundTrip, opening: list[Statement]) -> RoundTrip:
     return request
 
 
-def _answer(connection: Connection[Any], session: Session | None, request: RoundTrip) -> Any:
+async def _answer(connection: AnyConnection, session: Session | None, request: RoundTrip) -> Any:
     """Send the statements of a round trip and return the rows of each."""
     statements, prepare = request.sent(), session.prepares_others if session else False
     if len(statements) == 1:
-        return [execute(connection, statements[0].sql, statements[0].params, prepare)]
-    cursors = [Cursor(connection, row_factory=tuple_row) for _ in statements]
-    with connection.pipeline(), _sending(connection):
-        for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
-            cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
-    return request.reply([[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors])
-
-
-async def _aanswer(connection: AsyncConnection[Any], session: Session | None, request: RoundTrip) -> Any:
-    statements, prepare = request.sent(), session.prepares_others if session else False
-    if len(statements) == 1:
-        return [await aexecute(connection, statements[0].sql, statements[0].params, prepare)]
-    cursors = [AsyncCursor(connection, row_factory=tuple_row) for _ in statements]
-    async with connection.pipeline():
+        return [await execute(connection, statements[0].sql, statements[0].params, prepare)]
+    cursors = [cursor_of(connection) for _ in statements]
+    async with Entered(connection.pipeline()):
         with _sending(connection):
             for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
-                await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
-    return request.reply([[] if cursor.rownumber is None else await cursor.fetchall() for cursor in cursors])
+                await settled(cursor.execute(sql.encode(), params, prepare=prepare, binary=True))
+    return request.reply([[] if cursor.rownumber is None else await settled(cursor.fetchall()) for cursor in cursors])
 
 
 @contextmanager

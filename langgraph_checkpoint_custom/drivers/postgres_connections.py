@@ -9,6 +9,7 @@ from typing import Any
 from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from langgraph_checkpoint_custom.drivers.either import settled
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, check_conninfo
 from langgraph_checkpoint_custom.drivers.postgres_pools import (
     Connections,
@@ -66,33 +67,18 @@ def connections_from(
     )
 
 
-class _OneConnection:
-    """A caller's connection, borrowed by one OS thread at a time."""
+class _One:
+    """A caller's connection, borrowed by one OS thread or one task at a time."""
 
-    def __init__(self, connection: SyncConnection) -> None:
+    def __init__(self, connection: SyncConnection | LoopConnection) -> None:
         self._connection = connection
-        self._lock = threading.Lock()
+        self._lock: Any = threading.Lock() if isinstance(connection, Connection) else asyncio.Lock()
 
-    def getconn(self) -> SyncConnection:
-        self._lock.acquire()
+    async def getconn(self) -> SyncConnection | LoopConnection:
+        await settled(self._lock.acquire())
         return self._connection
 
-    def putconn(self, connection: SyncConnection) -> None:
-        self._lock.release()
-
-
-class _OneLoopConnection:
-    """A caller's connection, borrowed by one task at a time."""
-
-    def __init__(self, connection: LoopConnection) -> None:
-        self._connection = connection
-        self._lock = asyncio.Lock()
-
-    async def getconn(self) -> LoopConnection:
-        await self._lock.acquire()
-        return self._connection
-
-    async def putconn(self, connection: LoopConnection) -> None:
+    async def putconn(self, connection: SyncConnection | LoopConnection) -> None:
         self._lock.release()
 
 
@@ -109,9 +95,9 @@ class Callers(Connections):
         self._sync: Any = None
         self._async: Any = None
         if isinstance(given, (ConnectionPool, Connection)):
-            self._sync = given if isinstance(given, ConnectionPool) else _OneConnection(given)
+            self._sync = given if isinstance(given, ConnectionPool) else _One(given)
         else:
-            self._async = LoopSource(given) if isinstance(given, AsyncConnectionPool) else _OneLoopConnection(given)
+            self._async = LoopSource(given) if isinstance(given, AsyncConnectionPool) else _One(given)
             self.loop = self._running_loop
         self._seen_loop = asyncio._get_running_loop()  # A saver made in a loop, as LangGraph's has to be, uses that.
 
@@ -129,15 +115,10 @@ class Callers(Connections):
         self._seen_loop = asyncio.get_running_loop()
         return self._async
 
-    def renew(self) -> None:
+    async def renew(self, *, is_async: bool) -> None:
         """Replace the idle connections that do not answer; those of others may be intact."""
-        if isinstance(self._pool, ConnectionPool):
-            self._pool.check()
-
-    async def arenew(self) -> None:
-        """Async version of `renew`."""
-        if isinstance(self._pool, AsyncConnectionPool):
-            await self._pool.check()
+        if self._pool:
+            await settled(self._pool.check())
 
     def stats(self) -> dict[str, Any]:
         """Return psycopg_pool's statistics of a pool."""

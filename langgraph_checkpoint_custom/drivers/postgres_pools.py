@@ -24,13 +24,14 @@ import time
 import weakref
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, TimeoutError
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from psycopg import AsyncConnection, Connection, Error, OperationalError
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
+from langgraph_checkpoint_custom.drivers.either import at_once, settled
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, aresolve, resolve
 from langgraph_checkpoint_custom.drivers.postgres_sessions import Sessions
 from langgraph_checkpoint_custom.drivers.workers import close_aside, waits_for_sockets, warn_unclosed
@@ -117,11 +118,8 @@ class Connections:
     async def open_loop_source(self) -> Any:
         """Open and return what tasks of the running event loop borrow from, if it is not open."""
 
-    def renew(self) -> None:
-        """Replace idle connections of OS threads after one was lost."""
-
-    async def arenew(self) -> None:
-        """Replace idle connections of the running event loop after one was lost."""
+    async def renew(self, *, is_async: bool) -> None:
+        """Replace idle connections, of OS threads or of the running event loop, after one was lost."""
 
     def forget(self) -> None:
         """Leave the connections to the parent of this forked process."""
@@ -191,23 +189,20 @@ class OwnPools(Connections):
             return self._pool
 
     def _opened_pool(self) -> SyncPool:
-        self._attempt()
-        hooks: dict[str, Any] = {"configure": self._sessions.inspect, "reconnect_failed": _retry_if_awaited}
-        pool = _OwnPool(partial(resolve, self._address), self._attempt, **hooks, **self._options)
+        def find_out() -> None:
+            at_once(self._attempt(is_async=False))
+
+        find_out()
+        hooks: dict[str, Any] = {"configure": self._inspect, "reconnect_failed": _retry_if_awaited}
+        pool = _OwnPool(partial(resolve, self._address), find_out, **hooks, **self._options)
         try:
             pool.open(wait=True, timeout=self._opening_timeout)
         except PoolTimeout as error:
             raise self._too_few() from error
         return pool
 
-    def _attempt(self) -> None:
-        """Connect as the pool does, to find out why it has no connection."""
-        with closing(Connection.connect(resolve(self._address), **self._kwargs)) as connection:
-            self._sessions.inspect(connection)
-
-    def renew(self) -> None:
-        if self._pool is not None:  # A restarted server has broken all of them.
-            self._pool.drain()
+    def _inspect(self, connection: SyncConnection) -> None:
+        at_once(self._sessions.inspect(connection))
 
     # Async
 
@@ -223,7 +218,8 @@ class OwnPools(Connections):
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is None:
-            found = _OwnLoopSource(self._aattempt, self._sessions, partial(aresolve, self._address), self._options)
+            find_out = partial(self._attempt, is_async=True)
+            found = _OwnLoopSource(find_out, self._sessions, partial(aresolve, self._address), self._options)
             self._loops[loop] = found
             found.life = loop.create_task(self._live(found), name=f"{POOL_NAME}-life")
             found.life.add_done_callback(found.ended)
@@ -233,7 +229,7 @@ class OwnPools(Connections):
     async def _live(self, found: _OwnLoopSource) -> None:
         """Open the pool of an event loop, and close it when the loop ends or the saver is closed."""
         try:
-            await self._aattempt()
+            await self._attempt(is_async=True)
             try:
                 await found.pool.open(wait=True, timeout=self._opening_timeout)
             except PoolTimeout as error:
@@ -252,18 +248,25 @@ class OwnPools(Connections):
             if isinstance(error, Exception):  # A cancellation would keep a connection that it has interrupted.
                 raise
 
-    async def _aattempt(self) -> None:
-        connection = await AsyncConnection.connect(await aresolve(self._address), **self._kwargs)
-        try:
-            await self._sessions.ainspect(connection)
-        finally:
-            await connection.close()
-
-    async def arenew(self) -> None:
-        if (source := self.loop_source()) is not None:
-            await source.pool.drain()
-
     # Shared by sync and async
+
+    async def _attempt(self, *, is_async: bool) -> None:
+        """Connect as the pool does, to find out why it has no connection."""
+        kind: Any = AsyncConnection if is_async else Connection
+        address = await aresolve(self._address) if is_async else resolve(self._address)
+        connection = await settled(kind.connect(address, **self._kwargs))
+        try:
+            await self._sessions.inspect(connection)
+        finally:
+            await settled(connection.close())
+
+    async def renew(self, *, is_async: bool) -> None:
+        pool: Any = self._pool
+        if is_async:
+            source = self.loop_source()
+            pool = source and source.pool
+        if pool is not None:  # A restarted server has broken all of its connections.
+            await settled(pool.drain())
 
     def _too_few(self) -> OperationalError:
         """Return the error for a pool whose first connections did not all come; psycopg_pool has closed the pool."""
@@ -372,7 +375,7 @@ class _OwnLoopSource(LoopSource):
 
     async def _configure(self, connection: LoopConnection) -> None:
         self._connections.add(connection)
-        await self._sessions.ainspect(connection)
+        await self._sessions.inspect(connection)
 
     def ended(self, life: asyncio.Task[None]) -> None:
         """Tell the calls that wait for the pool why it was not opened."""

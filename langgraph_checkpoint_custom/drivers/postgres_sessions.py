@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
 from psycopg.rows import tuple_row
 
+from langgraph_checkpoint_custom.drivers.either import Entered, settled
 from langgraph_checkpoint_custom.engine.operation import Access, Row, Statement
 from langgraph_checkpoint_custom.errors import ConfigError
 
@@ -112,20 +113,14 @@ class Sessions:
         self.citus = False  # Whether a session has been seen whose database has Citus.
         self.get = self._known.get
 
-    def inspect(self, connection: Connection[Any]) -> Session:
+    async def inspect(self, connection: AnyConnection) -> Session:
         """Find out about the session of a connection, and set it up if it is ours.
 
         Raises:
             ConfigError: The session would not return texts as they were stored.
         """
-        return self._remember(connection, execute(connection, _INSPECT, self._question(connection)))
-
-    async def ainspect(self, connection: AsyncConnection[Any]) -> Session:
-        """Async version of `inspect`."""
-        return self._remember(connection, await aexecute(connection, _INSPECT, self._question(connection)))
-
-    def _question(self, connection: AnyConnection) -> dict[str, Any]:
-        return {"expected": connection.info.backend_pid, "own": self.own, "read_only": self._read_only}
+        question = {"expected": connection.info.backend_pid, "own": self.own, "read_only": self._read_only}
+        return self._remember(connection, await execute(connection, _INSPECT, question))
 
     def _remember(self, connection: AnyConnection, answer: Sequence[Row]) -> Session:
         ((pid, _, citus),) = answer
@@ -170,25 +165,19 @@ def has_begun(connection: AnyConnection) -> bool:
     return connection.pgconn.transaction_status != pq.TransactionStatus.IDLE
 
 
-def execute(connection: Connection[Any], sql: str, params: Any = None, prepare: bool | None = False) -> list[Row]:
-    """Execute a statement and return its rows; the cursor is ours, whatever kind a caller's connection creates."""
-    cursor: Cursor[Any] = Cursor(connection, row_factory=tuple_row)
+def cursor_of(connection: AnyConnection) -> Any:
+    """Return a cursor of ours, whatever kind a caller's connection creates."""
+    if isinstance(connection, Connection):
+        return Cursor(connection, row_factory=tuple_row)
+    return AsyncCursor(connection, row_factory=tuple_row)
+
+
+async def execute(connection: AnyConnection, sql: str, params: Any = None, prepare: bool | None = False) -> list[Row]:
+    """Execute a statement and return its rows."""
+    cursor = cursor_of(connection)
     if connection.pgconn.pipeline_status:  # A caller's: an inner one waits for the reply.
-        with connection.pipeline():
-            cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
+        async with Entered(connection.pipeline()):
+            await settled(cursor.execute(sql.encode(), params, prepare=prepare, binary=True))
     else:
-        cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
-    return [] if cursor.rownumber is None else cursor.fetchall()
-
-
-async def aexecute(
-    connection: AsyncConnection[Any], sql: str, params: Any = None, prepare: bool | None = False
-) -> list[Row]:
-    """Async version of `execute`."""
-    cursor: AsyncCursor[Any] = AsyncCursor(connection, row_factory=tuple_row)
-    if connection.pgconn.pipeline_status:
-        async with connection.pipeline():
-            await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
-    else:
-        await cursor.execute(sql.encode(), params, prepare=prepare, binary=True)
-    return [] if cursor.rownumber is None else await cursor.fetchall()
+        await settled(cursor.execute(sql.encode(), params, prepare=prepare, binary=True))
+    return [] if cursor.rownumber is None else await settled(cursor.fetchall())
