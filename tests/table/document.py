@@ -94,13 +94,13 @@ def text_of(rows: Rows, measured_with: str) -> str:
             "\n## The same here, refused by LangGraph's savers\n",
             *_list(name for name, text in theirs.items() if text == "refused"),
             "\n## The same here, changed by LangGraph's savers\n",
-            *_list((kind, f"{name} ({lost[kind, name]})") for kind, name in lost if (kind, name) not in given),
+            *_changes({name: change for name, change in lost.items() if name not in given}),
             "\n## Other differences\n",
             *_table(rows, apart),
             "\n## The same here; with LangGraph's savers, not which fields of a model were given\n",
             f"{len(given)} models and messages; `tests/table/values.py` has them.",
             "\n## Changed by all, in the same way\n",
-            *_list((kind, f"{name} ({changed[kind, name]})") for kind, name in changed),
+            *_changes(changed),
             "\n## Refused by all, before anything is stored\n",
             *_list(name for name, text in alike.items() if text == "refused"),
             "\n## The same with all\n",
@@ -136,3 +136,13 @@ def _table(rows: Rows, names: Iterable[Name]) -> Iterator[str]:
 def _list(names: Iterable[Name]) -> Iterator[str]:
     for kind, those in groupby(names, lambda name: name[0]):
         yield f"- **{kind}**: {'; '.join(name for _, name in those)}"
+
+
+def _changes(changes: Mapping[Name, str]) -> Iterator[str]:
+    """The names of each kind by what changed, the first that occurs first."""
+    for kind, those in groupby(changes, lambda name: name[0]):
+        names: dict[str, list[str]] = {}
+        for name in those:
+            names.setdefault(changes[name], []).append(name[1])
+        yield f"- **{kind}**"
+        yield from (f"  - {change}: {'; '.join(found)}" for change, found in names.items())
