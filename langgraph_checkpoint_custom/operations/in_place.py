@@ -2,10 +2,9 @@
 
 Must not know: SQL, connections.
 
-The values of channels that have no new version are compared with those of the parent, by the bytes of the serializer.
-Two values are the same if they have the same bytes, or would have after both were read. The order of a set does not
-matter, since reading a set may change it. Nor does it matter whether a value is in a delta snapshot, because the type
-of a channel may have changed.
+The values of channels that have no new version are compared with those of the parent. Two values are the same if the
+serializer makes the same bytes of them, or if they are equal after both were read, such as sets in another order. It
+does not matter whether a value is in a delta snapshot, because the type of a channel may have changed.
 """
 
 from __future__ import annotations
@@ -16,13 +15,10 @@ from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 
-from langgraph_checkpoint_custom.encoding.extensions import SINGLE, Extension, unpack_plain
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
-from langgraph_checkpoint_custom.encoding.objects import pack
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import PROBE, Stored, Values
+from langgraph_checkpoint_custom.encoding.values import Stored, Values
 from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
-from langgraph_checkpoint_custom.errors import ChangedInPlace, ConfigError
+from langgraph_checkpoint_custom.errors import ChangedInPlace
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.operations.read import NextVersion, get_tuple
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -71,20 +67,13 @@ def check_unchanged(
 
 
 def _changed_channels(codec: Values, parent: Checkpoint, now: Mapping[str, ValueNow]) -> Sequence[str]:
-    """Return the channels that have the parent's version and another value.
-
-    Raises:
-        ConfigError: The bytes do not tell, because the serializer encrypts, for example.
-    """
+    """Return the channels that have the parent's version and another value."""
     values, versions = parent["channel_values"], parent["channel_versions"]
-    changed = [
+    return [
         channel
         for channel, (version, value) in now.items()
         if channel in values and versions.get(channel) == version and not _is_same(codec, values[channel], value)
     ]
-    if changed and codec.dumps_unsealed(PROBE) != codec.dumps_unsealed(PROBE):
-        raise ConfigError("check_unchanged compares bytes, but this serde has other bytes for the same value each time")
-    return changed
 
 
 def _encoded(codec: Values, value: Any) -> Stored | None:
@@ -97,24 +86,6 @@ def _is_same(codec: Values, stored: Any, now: Stored | None) -> bool:
     before = _encoded(codec, stored)
     if now is None or before is None:  # What cannot be encoded was not stored.
         return False
-    with suppress(Exception):  # A serializer may raise anything.
-        return now == before or _in_order(codec.dumps_unsealed(codec.loads_unsealed(*now))) == _in_order(before)
+    with suppress(Exception):  # A serializer may raise anything, and so may a comparison.
+        return now == before or bool(codec.loads_unsealed(*now) == stored)
     return False
-
-
-def _in_order(stored: Stored) -> Stored:
-    """Return the same bytes with the elements of each set in one order."""
-    return Stored(MSGPACK, pack(_sorted(unpack_plain(stored.value)))) if stored.type == MSGPACK else stored
-
-
-def _sorted(value: Any) -> Any:
-    if type(value) is list:
-        return list(map(_sorted, value))
-    if type(value) is dict:
-        return {key: _sorted(each) for key, each in value.items()}
-    if type(value) is Extension:
-        content = _sorted(unpack_plain(value.data))
-        if value.code == SINGLE and content[:2] in (["builtins", "set"], ["builtins", "frozenset"]):
-            content[2].sort(key=pack)
-        return Extension(value.code, pack(content))
-    return value
