@@ -20,6 +20,8 @@ from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.operations.sizes import PAGE, page_of_threads
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
+# What is read of a range of threads: the keys of the rows, and what they name.
+TABLES = "doctor_checkpoints", "doctor_blobs", "doctor_labels", "doctor_writes"
 # Checking a row takes about as long as decoding this number of bytes.
 BYTES = 100
 
@@ -111,7 +113,7 @@ def look(d: SqlDialect, within: Range, checkpoints: int = PAGE) -> Steps[DoctorP
     Snapshot: one read snapshot.
     """
     page, remaining = yield from page_of_threads(d, within, checkpoints)
-    replies = yield d.select_for_doctor(page)
+    replies = yield d.ask(*TABLES, **page._asdict())
     findings = yield from offload(sum(map(len, replies)) * BYTES, problems, d, *replies)
     return DoctorPage(findings, len({row[0] for row in replies[0]}), remaining)
 
@@ -160,7 +162,7 @@ def repair(d: SqlDialect, thread_id: str) -> Steps[int]:
     Round trips: 1, or 2 if there are any; on PostgreSQL one more, for the lock.
     Idempotent: yes.
     """
-    replies = yield d.select_for_doctor(d.only(thread_id))
+    replies = yield d.ask(*TABLES, **d.only(thread_id)._asdict())
     found = problems(d, *replies)
     blobs = [
         (one.checkpoint_ns, channel, version)

@@ -25,9 +25,9 @@ def give_back_pages(d: SqlDialect) -> Steps[bool]:
     Round trips: 2, or 1 if there are none; 0 on PostgreSQL.
     Idempotent: yes.
     """
-    if (asked := d.select_free_pages()) is None:
+    if not d.has("free_pages"):
         return False
-    (rows,) = yield asked
+    (rows,) = yield d.ask("free_pages")
     for pages, free in rows:
         if free * KEEPS_FREE > pages:
             yield d.ask_each("give_back_page", [{}] * min(free, STEP))

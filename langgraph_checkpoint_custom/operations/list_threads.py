@@ -232,8 +232,8 @@ def tenants(d: SqlDialect) -> Steps[list[str]]:
 
     Round trips: one for each tenant, and one; one more on PostgreSQL, unless a tenant's saver asks.
     """
-    if asked := d.hides_tenants():
-        (((hides,),),) = yield asked
+    if d.has("hides_tenants") and not d.tenant:
+        (((hides,),),) = yield d.ask("hides_tenants")
         if hides:
             _say_that_tenants_are_hidden(d)
     found: list[str] = []

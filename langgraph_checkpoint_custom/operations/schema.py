@@ -271,8 +271,8 @@ def verify(d: SqlDialect) -> Steps[Verified]:
     (lines,) = yield d.ask("catalog_lines")
     there, wanted = {str(line) for (line,) in lines}, set(d.shipped())
     privileges: list[Privilege] = []
-    if asked := d.catalog_privileges():
-        (rows,) = yield asked
+    if d.has("catalog_privileges"):
+        (rows,) = yield d.ask("catalog_privileges")
         tables = {line.split()[1].rstrip(",") for line in wanted if line.startswith("table ")}
         privileges = [
             Privilege(on, name, granted)

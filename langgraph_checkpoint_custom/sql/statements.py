@@ -164,6 +164,10 @@ class Statements(ABC):
         """Send the named statements with the same parameters in one round trip; `sent_for` may have others for them."""
         return self._send(*(each for name in names for each in self._statements(name, **params)), locks=locks)
 
+    def has(self, name: str) -> bool:
+        """Return whether the database has a statement of this name; some make sense for one database only."""
+        return name in self._texts
+
     def ask_each(self, name: str, many: Iterable[Mapping[str, Any]], /, **params: Any) -> RoundTrip:
         """Send the named statement in one round trip for each of many parameters, with others that are the same."""
         return self._send(*(self.statement(name, **each, **params) for each in many))

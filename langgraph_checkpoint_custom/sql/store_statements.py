@@ -38,27 +38,12 @@ class StoreStatements(Statements):
     def shipped(self) -> Sequence[str]:
         """What all migrations create, as the lines that `catalog_lines` would read."""
 
-    def catalog_privileges(self) -> RoundTrip | None:
-        """Read what this role may do, a row for each table and privilege; None on SQLite, which has no privileges."""
-        if "catalog_privileges" not in self._texts:
-            return None
-        return self._send(self.statement("catalog_privileges"))
-
     # Sizes and problems
 
     def only(self, thread_id: str) -> Range:
         """Return the range with one thread."""
         stored = self.stored_thread(thread_id)
         return Range(stored, right_above(stored))
-
-    def select_for_doctor(self, within: Range) -> RoundTrip:
-        """Read the keys of the rows of some threads, and what they name; see `problems` in `operations/doctor.py`."""
-        tables = "checkpoints", "blobs", "labels", "writes"
-        return self._send(*(self.statement(f"doctor_{table}", **within._asdict()) for table in tables))
-
-    def select_free_pages(self) -> RoundTrip | None:
-        """Read the numbers of all and of free pages; no row if `give_back_pages` does nothing. None on PostgreSQL."""
-        return self.ask("free_pages") if "free_pages" in self._texts else None
 
     # Retention
 
@@ -120,12 +105,6 @@ class StoreStatements(Statements):
         bottom = right_above(self.stored_thread(after))
         left = [each._replace(bottom=max(bottom, each.bottom)) for each in self.ranges() if bottom < each.top]
         return self.ask_each("thread_ids", map(Range._asdict, left), threads=1)
-
-    def hides_tenants(self) -> RoundTrip | None:
-        """Read whether the tables hide tenants' threads from this role; None on SQLite and for a tenant."""
-        if "hides_tenants" not in self._texts or self.tenant:
-            return None
-        return self._send(self.statement("hides_tenants"))
 
     def select_next_tenant(self, after: str) -> RoundTrip:
         """Read the stored id of the first thread of the first tenant after one. A tenant sees only itself."""

@@ -19,6 +19,7 @@ from langgraph_checkpoint_custom.model.keys import Ahead, BlobRef, BlobRow, Chec
 from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, everything, later, superseded
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
+from langgraph_checkpoint_custom.operations.doctor import TABLES as DOCTORS
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.plans.conftest import SHORT
 
@@ -133,7 +134,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
             d.ask_each("sizes", [d.only("t0")._asdict(), d.only("t1")._asdict()], most=100),
             650,
         ),
-        "doctor": (d.select_for_doctor(THREE), 2_500),
+        "doctor": (d.ask(*DOCTORS, **THREE._asdict()), 2_500),
         # The threads of a sweep. All but one of the 1,961 have the checkpoint 000050.
         "due threads": (d.select_due(1_500.0, (1_200.0, ""), 20), 20),
         # There are 101, which PostgreSQL 15 sorts instead of following the index to the first 20.
