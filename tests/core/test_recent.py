@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import tracemalloc
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from langgraph_checkpoint_custom.encoding.chunks import NAME, NO_BLOBS, KnownBlobs, KnownValue
+import pytest
+
+from langgraph_checkpoint_custom.encoding.chunks import NAME, NO_BLOBS, Chunk, KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.recent import ENTRY, Recent
 
@@ -52,3 +56,36 @@ def test_what_is_known_of_many_checkpoints_takes_no_more_than_the_limit() -> Non
         recent.remember(Key("thread", "", f"{number}"), None, KnownBlobs(versions, {}))
     assert len(recent.entries) == LIMIT // (ENTRY + 30 * NAME)
     assert recent.of(Key("thread", "", "999"), None) is not None
+
+
+def _few_values(number: int) -> KnownBlobs:
+    return KnownBlobs({f"channel {position}": f"{position:032}.{number:016}" for position in range(3)}, {})
+
+
+def _many_values(number: int) -> KnownBlobs:
+    return KnownBlobs({f"channel {position}": f"{position:032}.{number:016}" for position in range(200)}, {})
+
+
+def _a_whole_value(number: int) -> KnownBlobs:
+    version = f"{number:049}"
+    return KnownBlobs({"list": version}, {"list": KnownValue(version, whole=os.urandom(20_000))})
+
+
+def _small_chunks(number: int) -> KnownBlobs:
+    version = f"{number:049}"
+    chunks = [Chunk(f"#/{number:012}{position}", os.urandom(100)) for position in range(30)]
+    return KnownBlobs({"list": version}, {"list": KnownValue(version, chunks)})
+
+
+@pytest.mark.parametrize("known", [_few_values, _many_values, _a_whole_value, _small_chunks])
+def test_the_memory_of_a_process_grows_by_no_more_than_the_limit(known: Callable[[int], KnownBlobs]) -> None:
+    """What Python has allocated, for threads of which each is used once."""
+    recent = Recent(LIMIT)
+    tracemalloc.start()
+    try:
+        for number in range(1_000):
+            recent.remember(Key(f"thread {number:030}", "", f"{number:036}"), None, known(number))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert LIMIT / 2 < held < LIMIT * 1.15  # Names and versions are counted as of their usual length.
