@@ -42,6 +42,7 @@ from langgraph_checkpoint_custom.engine.operation import (
     Driver,
     Offload,
     Operation,
+    Row,
     work_out,
 )
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -63,7 +64,7 @@ from langgraph_checkpoint_custom.model.keys import (
     thread_text,
 )
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
-from langgraph_checkpoint_custom.model.pages import asked_page
+from langgraph_checkpoint_custom.model.pages import asked_page, next_page
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, Location, must_be_newest, note_read
 from langgraph_checkpoint_custom.operations.copies import copy_thread
@@ -75,6 +76,7 @@ from langgraph_checkpoint_custom.operations.read import (
     PageReply,
     Reading,
     Remember,
+    build_page,
     build_tuple,
     get_tuple,
     get_tuple_to_write,
@@ -416,6 +418,11 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         """
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = asked_page(config, before, limit, PAGE)
+        if page is not None and self._reads_at_once(page, conditions):
+            reply = work_out(self._page_of(page, self._driver.send(*self._dialect.page_form(page))))
+            if reply:
+                yield from reply.tuples[:limit]
+                page, limit = next_page(reply.after, len(reply.tuples), limit, PAGE)
         yield from self._pages(lambda page: self._list_page(page, conditions), page, limit, PAGE)
 
     async def alist(
@@ -429,6 +436,14 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         """Async version of `list`."""
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = asked_page(config, before, limit, PAGE)
+        if page is not None and self._reads_at_once(page, conditions):
+            reply = self._page_of(page, await self._driver.asend(*self._dialect.page_form(page)))
+            if isinstance(reply, Offload):
+                reply = await self._driver.aoffload(reply)
+            if reply:
+                for found in reply.tuples[:limit]:
+                    yield found
+                page, limit = next_page(reply.after, len(reply.tuples), limit, PAGE)
         async for found in self._apages(lambda page: self._list_page(page, conditions), page, limit, PAGE):
             yield found
 
@@ -657,6 +672,19 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:
         names = texts("channel", channels, MAX_NAME)
         return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
+
+    def _reads_at_once(self, page: Page, wanted: Sequence[Condition]) -> bool:
+        """Whether one statement may read the first page of a list, and nothing is to be decided before."""
+        return page.checkpoint_ns is not None and not wanted and self._dialect.sends_forms
+
+    def _page_of(self, page: Page, rows: Sequence[Row]) -> PageReply | Offload | None:
+        """Build what a driver has read at once, or return an `Offload` that does; None if that is not all."""
+        if self._dialect.select_rest(rows):
+            return None
+        found = self._dialect.rows(rows)
+        size = size_of(found)
+        build = partial(build_page, self._dialect, self._codec, self.get_next_version, page, found)
+        return build() if size < OFFLOAD_BYTES else Offload(size, build)
 
     def _list_page(self, page: Page, wanted: Sequence[Condition]) -> Operation[PageReply]:
         return list_page(self._dialect, self._codec, self.get_next_version, page, wanted)

@@ -257,6 +257,8 @@ ACROSS_THREADS = {
 # Statements that use the thread of the previous statement, name their threads in another way, or read no rows.
 CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")
 CONTINUING = {
+    "select_sends_of",
+    "select_chunks_of",
     "select_fork_point",
     "limit_waiting",
     "free_pages",

@@ -197,11 +197,12 @@ class Values:
     def dumps_blob(self, value: Any, version: str, before: KnownValue | None = None) -> Stored | Large:
         """Encode a channel value without sealing it; a large one may become chunks and share those of `before`."""
         stored = self.dumps_unsealed(value)
-        if not self._is_large(*stored):
+        if not self.is_large(*stored):
             return stored
         return Large(stored, cut(stored.value, version, before) if before else None)
 
-    def _is_large(self, type_: str, data: bytes) -> bool:
+    def is_large(self, type_: str, data: bytes) -> bool:
+        """Whether unsealed bytes may be worth cutting into chunks."""
         return self.packs and type_ == MSGPACK and is_large(data)
 
     def loads(self, type_: str, data: bytes, location: Location) -> Any:
@@ -223,7 +224,7 @@ class Values:
         """Unseal and decode a channel value in one piece; also return its bytes if it is large; raises as `loads`."""
         own, plain = self.unsealed(type_, data, location)
         value = self._serde.loads_typed((own, plain))
-        return value, KnownValue(location[-1], whole=plain) if self._is_large(own, plain) else None
+        return value, KnownValue(location[-1], whole=plain) if self.is_large(own, plain) else None
 
     def loads_chunks(
         self, own_row: Stored, names: str, chunks: Sequence[tuple[str, Stored]], location: Location

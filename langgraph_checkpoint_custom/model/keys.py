@@ -156,8 +156,8 @@ class TupleRow(NamedTuple):
 
     Which fields are set depends on `kind`:
 
-    - `checkpoint`: `name` is the parent's id, `type`/`value` the document, `type2`/`value2` the metadata,
-      `channels`/`versions` the blobs that belong to it
+    - `checkpoint`: `name` is the parent's id, `idx` the format, `type`/`value` the document, `type2`/`value2` the
+      metadata, `channels`/`versions` the blobs that belong to it
     - `blob`: `name` is the channel, `key` its version, `path` the names of its chunks as JSON; or one of these chunks,
       with its name as `key`
     - `write`, `send`: `name` is the channel, `key` the task, `path` and `idx` its position in the superstep; a `send`

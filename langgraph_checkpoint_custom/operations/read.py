@@ -6,8 +6,6 @@ Must not know: SQL, connections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -15,15 +13,15 @@ from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import TASKS
 
 from langgraph_checkpoint_custom.encoding.apart import version_key
-from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
+from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation, together
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, operation, together
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
-from langgraph_checkpoint_custom.operations.pieces import piece_of
+from langgraph_checkpoint_custom.operations.pieces import Piece, piece_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _PATH_TASK_IDX = itemgetter(6, 5, 7)
@@ -59,6 +57,22 @@ def in_order(rows: list[TupleRow]) -> list[TupleRow]:
     return rows
 
 
+def rows_of(d: SqlDialect, request: RoundTrip) -> Steps[list[TupleRow]]:
+    """Return the rows of checkpoints, with their writes and blobs.
+
+    Round trips: 1; on SQLite 2 if there are chunks, or sends of an old format.
+    """
+    (rows,) = yield request
+    return (yield from complete(d, rows))
+
+
+def complete(d: SqlDialect, rows: list[Row]) -> Steps[list[TupleRow]]:
+    """Return the rows of a reply with the rest of their checkpoints."""
+    if rest := d.select_rest(rows):
+        rows += [row for reply in (yield rest) for row in reply]
+    return d.rows(rows)
+
+
 @operation("read")
 def get_tuple(
     d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, key: Key
@@ -70,8 +84,7 @@ def get_tuple(
     Raises: CorruptCheckpoint.
     Source: BaseCheckpointSaver.get_tuple.
     """
-    (found,) = yield d.select_checkpoint(key)
-    rows = d.rows(found)
+    rows = yield from rows_of(d, d.select_checkpoint(key))
     return (yield from offload(size_of(rows), build_tuple, d, codec, next_version, remember, rows))
 
 
@@ -86,7 +99,8 @@ def get_with_writes(
     """
     replies = yield together([d.select_checkpoint(key) for key in keys])
     tuples = []
-    for rows in map(d.rows, replies):
+    for reply in replies:
+        rows = yield from complete(d, reply)
         one = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
         if one:
             tuples.append((one, in_order([row for row in rows if row.kind == "write"])))
@@ -106,8 +120,7 @@ def get_tuple_to_write(
     newest: list[Any] = []
     if key.checkpoint_id is not None:
         (newest,) = yield d.ask("select_newest_id", **key._asdict())
-    (reply,) = yield d.select_checkpoint(key)
-    rows = d.rows(reply)
+    rows = yield from rows_of(d, d.select_checkpoint(key))
     found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, remember, rows)
     return Reading(found, bool(newest) and newest[0][0] != key.checkpoint_id)
 
@@ -126,12 +139,20 @@ def list_page(
     piece = yield from piece_of(d, page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
     if piece is None:
         return PageReply([], None)
-    (rows,) = yield d.select_page(piece.page)
-    rows = d.rows(rows)
-    locations = [(row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"]
-    fits = partial(matches, conditions=wanted, contains=d.filter_contains)
-    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, fits)
-    return PageReply(tuples, piece.after(locations))
+    rows = yield from rows_of(d, d.select_page(piece.page))
+    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, wanted)
+    return PageReply(tuples, piece.after(_places(rows)))
+
+
+def build_page(d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, rows: list[TupleRow]) -> PageReply:
+    """Build the reply from the rows of a page of a namespace without a filter."""
+    tuples = build_tuples(d, codec, next_version, rows, ())
+    return PageReply(tuples, Piece(page, None).after(_places(rows)))
+
+
+def _places(rows: Sequence[TupleRow]) -> Sequence[tuple[str, str, str]]:
+    """The id, thread and namespace of each checkpoint."""
+    return [(row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"]
 
 
 @operation("read")
@@ -152,44 +173,25 @@ def build_tuple(
     """Build the checkpoint of a reply about one checkpoint; None if it does not exist."""
     if not rows or rows[0].kind == "write":  # Writes can be stored before their checkpoint.
         return None
+    head, others = rows[0], rows[1:]
+    one = _One(head, others, {})
+    if head.channels:
+        one = _One(head, [row for row in others if row.kind != "blob"], _by_name(others))
     try:
-        if found := _build_ordinary(codec, rows[0], rows[1:]):
+        if found := one.build_ordinary(d, codec):
             if remember:
-                remember(*rows[0][1:4], None)
+                remember(*head[1:4], one.known(d, codec) if head.channels else None)
             return found
     except Exception:  # Any error that an object raises: reading it in the other way raises one with its location.
-        _build_any(d, codec, next_version, remember, rows)
+        _build_any(d, codec, next_version, remember, one)
         raise
-    return _build_any(d, codec, next_version, remember, rows)
-
-
-def _build_ordinary(codec: Values, head: TupleRow, writes: Sequence[TupleRow]) -> CheckpointTuple | None:
-    """Build a checkpoint that is one row, as nearly all are, from bytes in clear; None if it is another one."""
-    _, thread_id, checkpoint_ns, checkpoint_id, parent_id, _, _, _, type_, document, type2, metadata, channels, _ = head
-    plain: Any = codec.plain  # If bytes are missing, it raises an error.
-    if channels or not type_ == type2 == MSGPACK or plain is None:
-        return None
-    pending: Any = []
-    for kind, _, _, _, channel, task_id, _, _, type_, data, *_ in in_order([*writes]) if writes else ():
-        if kind != "write" or type_ not in (MSGPACK, NULL):
-            return None
-        pending.append((task_id, channel, None if type_ == NULL else plain(data)))
-    checkpoint, found = plain(document), plain(metadata)
-    if type(checkpoint) is not dict or type(checkpoint.get("channel_values")) is not dict:
-        return None
-    if type(found) is not dict or "thread_id" in found:
-        return None
-    own = config_of(thread_id, checkpoint_ns, checkpoint_id)
-    parent = config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None
-    return CheckpointTuple(own, checkpoint, found, parent, pending)  # type: ignore[arg-type]
+    return _build_any(d, codec, next_version, remember, one)
 
 
 def _build_any(
-    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, rows: Sequence[TupleRow]
+    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, one: _One
 ) -> CheckpointTuple:
     """Build any checkpoint."""
-    head, *others = rows
-    one = _One(head, others, _by_name(others) if head.channels else {})
     thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
     decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id)
     found = one.build(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
@@ -203,9 +205,9 @@ def build_tuples(
     codec: Values,
     next_version: NextVersion,
     rows: Sequence[TupleRow],
-    matches: Callable[[Mapping[str, Any]], bool],
+    wanted: Sequence[Condition],
 ) -> list[CheckpointTuple]:
-    """Build the checkpoints of a page whose metadata match, newest first. They share no objects."""
+    """Build the checkpoints of a page that match, newest first. They share no objects."""
     heads: list[TupleRow] = []
     others: dict[tuple[str, ...], list[TupleRow]] = {}
     for row in rows:
@@ -219,15 +221,20 @@ def build_tuples(
     tuples = []
     for head in heads:
         one = _One(head, others.get(head[1:4], ()), blobs.get(head[1:3], {}))
-        with suppress(Exception):  # Reading it in the other way raises an error with its location.
-            if found := _build_ordinary(codec, *one[:2]):
-                if matches(found.metadata):
+        error = None
+        try:
+            if found := one.build_ordinary(d, codec):
+                if not wanted or matches(found.metadata, wanted, contains=d.filter_contains):
                     tuples.append(found)
                 continue
+        except Exception as raised:  # Reading it in the other way raises an error with its location, if it matches.
+            error = raised
         decoder = Decoder(codec, *head[1:4])
         metadata = decoder.metadata(head.type2, head.value2)
-        if matches(metadata):
+        if matches(metadata, wanted, contains=d.filter_contains):
             tuples.append(one.build(d, decoder, next_version, metadata))
+            if error:  # It came from outside, such as a signal handler.
+                raise error
     return tuples
 
 
@@ -242,6 +249,47 @@ class _One(NamedTuple):
     head: TupleRow
     others: Sequence[TupleRow]
     blobs: Mapping[tuple[str | None, str | None], TupleRow]
+
+    def build_ordinary(self, d: SqlDialect, codec: Values) -> CheckpointTuple | None:
+        """Build a checkpoint from bytes in clear, as nearly all are; None if there is more to do."""
+        head, writes, blobs = self
+        _, thread_id, checkpoint_ns, checkpoint_id, parent_id, *_ = head
+        plain: Any = codec.plain  # If bytes are missing, it raises an error.
+        if not head.type == head.type2 == MSGPACK or plain is None:
+            return None
+        pending: Any = []
+        for kind, _, _, _, channel, task_id, _, _, type_, data, *_ in in_order([*writes]) if writes else ():
+            if kind != "write" or type_ not in (MSGPACK, NULL):
+                return None
+            pending.append((task_id, channel, None if type_ == NULL else plain(data)))
+        checkpoint, found = plain(head.value), plain(head.value2)
+        if type(checkpoint) is not dict or type(checkpoint.get("channel_values")) is not dict:
+            return None
+        if type(found) is not dict or "thread_id" in found:
+            return None
+        for channel, version in self.references(d) if head.channels else ():
+            blob = blobs.get((channel, version))
+            if not blob or blob.type != MSGPACK or blob.path or checkpoint["channel_versions"].get(channel) != version:
+                return None
+            checkpoint["channel_values"][channel] = plain(blob.value)
+        own = config_of(thread_id, checkpoint_ns, checkpoint_id)
+        parent = config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None
+        return CheckpointTuple(own, checkpoint, found, parent, pending)  # type: ignore[arg-type]
+
+    def references(self, d: SqlDialect) -> Iterable[tuple[str, str]]:
+        """The channel and version of each blob that belongs to the checkpoint."""
+        return zip(d.names(self.head.channels), d.names(self.head.versions), strict=True)
+
+    def known(self, d: SqlDialect, codec: Values) -> KnownBlobs:
+        """What is known of the blobs of an ordinary checkpoint."""
+        versions = dict(self.references(d))
+        found = {channel: self.blobs[channel, version].value or b"" for channel, version in versions.items()}
+        large = {
+            channel: KnownValue(versions[channel], whole=data)
+            for channel, data in found.items()
+            if codec.is_large(MSGPACK, data)
+        }
+        return KnownBlobs(versions, large)
 
     def build(self, d: SqlDialect, decoder: Decoder, next_version: NextVersion, metadata: Any) -> CheckpointTuple:
         """Build the checkpoint."""
@@ -267,7 +315,7 @@ class _One(NamedTuple):
         """Put the values of blobs into the document."""
         blobs = self.blobs
         values, stated = document["channel_values"], document.get("channel_versions", {})
-        for channel, version in zip(d.names(self.head.channels), d.names(self.head.versions), strict=True):
+        for channel, version in self.references(d):
             if stated.get(channel) != version and version_key(stated.get(channel)) != version:
                 raise decoder.corrupt(f"the row has version {version!r}, but the checkpoint names another", channel)
             blob = blobs.get((channel, version))

@@ -117,7 +117,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
     # Reading
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
-        """Read the rows of one checkpoint: `TupleRow`."""
+        """Read the rows of one checkpoint: `TupleRow`. `select_rest` reads those that are left."""
         return self.ask("page_latest" if key.checkpoint_id is None else "page_exact", **key._asdict())
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
@@ -134,8 +134,17 @@ class SqlDialect(StoreStatements, ThreadStatements):
         return self.rows(reply)
 
     def select_page(self, page: Page) -> RoundTrip:
-        """Read the rows of one page of a list: `TupleRow`."""
+        """Read the rows of one page of a list: `TupleRow`. `select_rest` reads those that are left."""
         return self._page("page", page)
+
+    def page_form(self, page: Page) -> tuple[Form, tuple[str | int, ...]]:
+        """What reads the rows of a page of a namespace without a filter, and its parameters."""
+        thread_id = self.stored_thread(page.thread_id or "")
+        return self._found.layout.page, (thread_id, page.checkpoint_ns or "", page.floor, page.before, page.limit)
+
+    def select_rest(self, rows: Sequence[Row]) -> RoundTrip | None:
+        """Read what is left of the checkpoints of these rows; None if they are complete."""
+        return None
 
     def select_records(self, page: Page, *, all_kinds: bool = False) -> RoundTrip:
         """Read the rows of one page of a list: the columns of a `CheckpointRecord`.
@@ -146,7 +155,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def _page(self, what: str, page: Page, *, all_kinds: bool = False) -> RoundTrip:
         params = page._asdict()
-        params["filter"] = json.dumps(page.filter)
+        params["filter"] = json.dumps(page.filter) if page.filter else "[]"
         if page.thread_id is None:
             kind = "store"
             kinds = ("", "") if all_kinds else (KIND_MARK, ABOVE_KINDS)

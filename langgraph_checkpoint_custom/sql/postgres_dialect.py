@@ -200,6 +200,7 @@ def _layout(schema: str, name: str | None) -> Layout:
         put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
         latest=_read_form(texts, "page_latest", "page_of_latest"),
         exact=_read_form(texts, "page_exact", "page_of_exact"),
+        page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"]),
         writes={
             size: Form("put_writes", "write", "insert_few_writes", with_rows(texts["insert_few_writes"], size), writes)
             for size in range(1, FEW + 1)

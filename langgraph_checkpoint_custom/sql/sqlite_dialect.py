@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from functools import cache
 from json.encoder import encode_basestring
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, TupleRow, WriteRow
-from langgraph_checkpoint_custom.model.outline import BlobPlace
+from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS, BlobPlace
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
 from langgraph_checkpoint_custom.sql.statements import ON_PARENT, Found, Layout
@@ -130,6 +131,19 @@ class SqliteDialect(SqlDialect):
             for row in reply
         ]
 
+    def select_rest(self, rows: Sequence[Row]) -> RoundTrip | None:
+        """Read the chunks of blobs, and the sends of checkpoints in an old format; None if there are none."""
+        sends, chunks = [], []
+        for kind, thread_id, checkpoint_ns, checkpoint_id, name, _, path, form, *_ in rows:
+            if kind == "checkpoint" and name and form < FORMAT_WITH_SENDS:
+                sends.append((thread_id, checkpoint_ns, checkpoint_id, name))
+            elif kind == "blob" and path:
+                with suppress(ValueError, TypeError):  # Whoever decodes the blob raises an error with its location.
+                    chunks += [(thread_id, checkpoint_ns, name, chunk) for chunk in dict.fromkeys(self.names(path))]
+        asked = {"select_sends_of": sends, "select_chunks_of": chunks}
+        statements = [self.statement(name, keys=_ENCODE(keys)) for name, keys in asked.items() if keys]
+        return self._send(*statements) if statements else None
+
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs, whose keys are one list."""
         return self.ask("select_chunks", thread_id=thread_id, keys=_ENCODE(list(blobs)))
@@ -173,6 +187,7 @@ def _layout() -> Layout:
         put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
         latest=Form("get_tuple", "read", "read_latest", texts["read_latest"]),
         exact=Form("get_tuple", "read", "read_exact", texts["read_exact"]),
+        page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"]),
         writes={
             size: Form("put_writes", "write", "insert_few_writes", with_rows(insert, size))
             for size in range(1, WRITES + 1)

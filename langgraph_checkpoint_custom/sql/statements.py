@@ -36,6 +36,7 @@ class Layout:
         first_put: As `put`, the first checkpoint of a thread; also stores the row of the thread, if one statement can.
         latest: Reads the rows of the newest checkpoint of a thread and namespace, which are the parameters: `TupleRow`.
         exact: Reads the rows of the checkpoint of a key: `TupleRow`.
+        page: Reads the rows of a page of a namespace without a filter: `TupleRow`.
         writes: What stores that many writes of a task.
     """
 
@@ -47,6 +48,7 @@ class Layout:
     first_put: Form
     latest: Form
     exact: Form
+    page: Form
     writes: Mapping[int, Form]
 
 

@@ -15,7 +15,7 @@ from langgraph_checkpoint_custom.encoding.rows import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
 from langgraph_checkpoint_custom.model.id_times import IdRange
-from langgraph_checkpoint_custom.model.keys import Ahead, BlobRef, BlobRow, CheckpointRow, Key, Range, WriteRow
+from langgraph_checkpoint_custom.model.keys import Ahead, BlobRef, BlobRow, CheckpointRow, Key, Page, Range, WriteRow
 from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, everything, later, superseded
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
@@ -50,6 +50,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "blobs of the parent": (d.ask("select_blobs_of", **Key("t7", "", "000050")._asdict()), 1),
         "writes": (RoundTrip((write.with_params(written),)), 0),
         "list page": (d.select_page(page), 300),
+        "list page without a filter": (RoundTrip((_page_at_once(d, page),)), 300),
         "list page, filtered": (d.select_page(page._replace(filter=LOOP)), 300),
         "list page, filtered by operators": (d.select_page(page._replace(filter=OPERATORS)), 300),
         "list page of all threads": (d.select_page(first_page(None, None, None, "000050", 20)), 6_000),
@@ -155,6 +156,11 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "metadata": (d.select_metadata(Key("t7", "", "000050")), 1),
         "delta history": (d.select_delta_history(Key("t0", "", "003999"), ["log"]), 2_000),
     }
+
+
+def _page_at_once(d: SqlDialect, page: Page) -> Statement:
+    form, params = d.page_form(page)
+    return form.with_params(params)
 
 
 NO_METADATA = {"metadata_type": "msgpack", "metadata": b"\x80", "metadata_filter": "{}"}

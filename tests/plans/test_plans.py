@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -200,9 +201,12 @@ def test_postgres_reads_no_more_than_a_page_of_a_thread(
     postgres_threads_by_turns: str, limit: int, owner: bool
 ) -> None:
     """A generic plan takes the range of a page for a few rows, which it would read completely and sort."""
-    (statement,) = POSTGRES.select_page(first_page("t1", "", None, None, limit)).statements
+    page = first_page("t1", "", None, None, limit)
+    form, params = POSTGRES.page_form(page)
     with connected(postgres_threads_by_turns, owner=owner) as connection:
-        for generic in (False, True):
+        for statement, generic in product(
+            (*POSTGRES.select_page(page).statements, form.with_params(params)), (False, True)
+        ):
             _, rows = table_reads(explain(connection, statement, generic=generic))
             assert limit <= rows <= limit + 1
         connection.rollback()

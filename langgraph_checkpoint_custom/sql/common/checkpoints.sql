@@ -62,7 +62,6 @@ WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkp
 -- include: newest_of_namespace
 
 -- A read is a page of checkpoints and, of these, the checkpoints themselves, their blobs, chunks, writes and sends.
--- blobs_of_one finds the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
 
 -- name: page_latest
 WITH page AS MATERIALIZED (
@@ -70,16 +69,14 @@ WITH page AS MATERIALIZED (
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
--- include: blobs_of_one
--- include: rows_of_page
+-- include: rows_of_one
 
 -- name: page_exact
 WITH page AS MATERIALIZED (
     -- include: from_checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 )
--- include: blobs_of_one
--- include: rows_of_page
+-- include: rows_of_one
 
 -- fragment: with_page_of_namespace
 WITH page AS MATERIALIZED (
@@ -89,6 +86,15 @@ WITH page AS MATERIALIZED (
     -- include: matches_filter
     ORDER BY checkpoint_id DESC LIMIT %(limit)s
 )
+
+-- name: page_unfiltered
+-- page_of_namespace without a filter. Parameters go by position.
+WITH page AS MATERIALIZED (
+    -- include: from_checkpoints
+    WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id >= %s AND checkpoint_id < %s AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT %s
+)
+-- include: rows_of_page
 
 -- fragment: with_page_of_store
 WITH page AS MATERIALIZED (
@@ -102,17 +108,14 @@ WITH page AS MATERIALIZED (
 
 -- name: page_of_namespace
 -- include: with_page_of_namespace
--- include: blobs_of_page
 -- include: rows_of_page
 
 -- name: page_of_thread
 -- include: with_page_of_thread
--- include: blobs_of_page
 -- include: rows_of_page
 
 -- name: page_of_store
 -- include: with_page_of_store
--- include: blobs_of_page
 -- include: rows_of_page
 
 -- name: records_of_namespace

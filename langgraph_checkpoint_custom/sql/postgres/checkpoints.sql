@@ -170,7 +170,6 @@ WITH page AS MATERIALIZED (
         ORDER BY c.checkpoint_id DESC LIMIT 1
     ) AS c
 )
--- include: blobs_of_page
 -- include: rows_of_page
 
 -- name: page_of_exact
@@ -184,7 +183,6 @@ WITH page AS MATERIALIZED (
         LIMIT 1
     ) AS c
 )
--- include: blobs_of_page
 -- include: rows_of_page
 
 -- fragment: thread_of_page
@@ -200,39 +198,10 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS b
 
--- fragment: blobs_of_one
-, found AS MATERIALIZED (
-    SELECT p.*, b.*
-    FROM (
-        SELECT p.thread_id, p.checkpoint_ns, u.channel, u.version
-        FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
-    ) AS p
-    -- include: blob_of_page
-)
--- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
-, named AS NOT MATERIALIZED (
-    SELECT f.thread_id, f.checkpoint_ns, f.channel, n.name AS version
-    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.chunks::json) AS n (name)
-)
-
--- fragment: blobs_of_page
-, found AS MATERIALIZED (
-    SELECT p.*, b.*
-    FROM (
-        SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.channel, u.version
-        FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
-    ) AS p
-    -- include: blob_of_page
-)
-, named AS NOT MATERIALIZED (
-    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.name AS version
-    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.chunks::json) AS n (name)
-)
-
 -- fragment: heads_and_values
 SELECT
     'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
-    NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
+    format AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
     nullif(blob_channels, '{}') AS channels, blob_versions AS versions
 FROM page
 UNION ALL
@@ -240,7 +209,7 @@ SELECT
     'blob', thread_id, checkpoint_ns, NULL, channel, version, chunks, NULL, type, value, NULL, NULL, NULL, NULL
 FROM found
 
--- fragment: rows_of_page
+-- fragment: all_rows
 -- include: heads_and_values
 UNION ALL
 SELECT
@@ -273,6 +242,38 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS w
 WHERE p.format < 4
+
+-- fragment: rows_of_one
+-- The blobs of one checkpoint, where no blob can occur twice.
+, found AS MATERIALIZED (
+    SELECT p.*, b.*
+    FROM (
+        SELECT p.thread_id, p.checkpoint_ns, u.channel, u.version
+        FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+    ) AS p
+    -- include: blob_of_page
+)
+-- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
+, named AS NOT MATERIALIZED (
+    SELECT f.thread_id, f.checkpoint_ns, f.channel, n.name AS version
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.chunks::json) AS n (name)
+)
+-- include: all_rows
+
+-- fragment: rows_of_page
+, found AS MATERIALIZED (
+    SELECT p.*, b.*
+    FROM (
+        SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.channel, u.version
+        FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+    ) AS p
+    -- include: blob_of_page
+)
+, named AS NOT MATERIALIZED (
+    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.name AS version
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.chunks::json) AS n (name)
+)
+-- include: all_rows
 
 -- fragment: records_of_page
 -- The columns of a `CheckpointRecord`.

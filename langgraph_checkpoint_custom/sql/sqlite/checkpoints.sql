@@ -41,8 +41,7 @@ INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chun
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- What `get_tuple` sends first: a checkpoint and its writes. `idx` says whether it has blobs or sends of its parent;
--- then `page_latest` or `page_exact` reads everything. PostgreSQL always sends one of these, which here take twice as
--- long. Parameters go by position.
+-- then the operation `get_tuple` reads everything. Parameters go by position.
 
 -- fragment: read_checkpoint
 -- Without the columns that are known or empty: they take a fifth of the time.
@@ -83,15 +82,12 @@ WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 
 -- fragment: from_checkpoints
 -- A page has the keys: reading the documents and the metadata from their rows costs less than copying them.
-SELECT rowid AS row, thread_id, checkpoint_ns, checkpoint_id, parent_id, format, blob_channels, blob_versions
-FROM checkpoints
+SELECT rowid AS row, thread_id, checkpoint_ns, checkpoint_id, blob_channels, blob_versions FROM checkpoints
 
 -- fragment: with_page_of_thread
 -- The rows between two ids in each of some namespaces.
 WITH page AS MATERIALIZED (
-    SELECT
-        c.rowid AS row, c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.format, c.blob_channels,
-        c.blob_versions
+    SELECT c.rowid AS row, c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.blob_channels, c.blob_versions
     FROM json_each(:namespaces) AS n
     CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = n.value
         AND c.checkpoint_id BETWEEN (:lows ->> n.key) AND (:highs ->> n.key)
@@ -103,50 +99,13 @@ WITH page AS MATERIALIZED (
 -- fragment: keys_of_thread
 SELECT checkpoint_id, checkpoint_ns FROM checkpoints WHERE thread_id = :thread_id
 
--- fragment: blobs_of_one
-, found AS NOT MATERIALIZED (
-    SELECT b.*
-    FROM page p CROSS JOIN json_each(p.blob_channels) AS c
-    CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
-        AND b.channel = c.value AND b.version = p.blob_versions ->> c.key
-)
--- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
-, named AS NOT MATERIALIZED (
-    SELECT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
-    FROM found f CROSS JOIN json_each(f.chunks) AS n
-)
-
--- fragment: blobs_of_page
-, found AS NOT MATERIALIZED (
-    SELECT b.* FROM (
-        SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.value AS channel, p.blob_versions ->> c.key AS version
-        FROM page p CROSS JOIN json_each(p.blob_channels) AS c
-    ) AS r
-    CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
-        AND b.channel = r.channel AND b.version = r.version
-)
-, named AS NOT MATERIALIZED (
-    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
-    FROM found f CROSS JOIN json_each(f.chunks) AS n
-)
-
 -- fragment: rows_of_page
+-- differs: without chunks and sends, which few checkpoints have. They are read by key, as the rest.
 SELECT
     'checkpoint' AS kind, c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id AS name, NULL AS key, NULL AS path,
-    NULL AS idx, c.checkpoint_type AS type, c.checkpoint AS value, c.metadata_type AS type2, c.metadata AS value2,
-    nullif(c.blob_channels, '[]') AS channels, c.blob_versions AS versions
+    c.format AS idx, c.checkpoint_type AS type, c.checkpoint AS value, c.metadata_type AS type2,
+    c.metadata AS value2, nullif(c.blob_channels, '[]') AS channels, c.blob_versions AS versions
 FROM page p CROSS JOIN checkpoints c ON c.rowid = p.row
-UNION ALL
-SELECT
-    'blob', thread_id, checkpoint_ns, NULL, channel, version, chunks, NULL, type, value, NULL, NULL, NULL, NULL
-FROM found
-UNION ALL
-SELECT
-    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL,
-    b.type, b.value, NULL, NULL, NULL, NULL
-FROM named f
-CROSS JOIN blobs b ON b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns
-    AND b.channel = f.channel AND b.version = f.name
 UNION ALL
 SELECT
     'write', w.thread_id, w.checkpoint_ns, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
@@ -155,15 +114,35 @@ FROM page p
 CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
     AND w.checkpoint_id = p.checkpoint_id
 UNION ALL
--- The pending sends of a checkpoint older than format 4 are writes of its parent. likelihood() says that almost no
--- checkpoint is that old. With statistics, SQLite would otherwise read all writes first, for a Bloom filter.
 SELECT
-    'send', w.thread_id, w.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, b.chunks, NULL, b.type, b.value,
     NULL, NULL, NULL, NULL
-FROM page p
-CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
-    AND w.checkpoint_id = p.parent_id AND w.channel = '__pregel_tasks'
-WHERE likelihood(p.format < 4, 0.00001)
+FROM (
+    SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.value AS channel, p.blob_versions ->> c.key AS version
+    FROM page p CROSS JOIN json_each(p.blob_channels) AS c WHERE p.blob_channels <> '[]'
+) AS r
+CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
+    AND b.channel = r.channel AND b.version = r.version
+
+-- fragment: rows_of_one
+-- include: rows_of_page
+
+-- name: select_sends_of
+-- The pending sends of a checkpoint older than format 4 are writes of its parent.
+SELECT
+    'send', w.thread_id, w.checkpoint_ns, k.value ->> 2, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM json_each(:keys) AS k
+CROSS JOIN writes w ON w.thread_id = k.value ->> 0 AND w.checkpoint_ns = k.value ->> 1
+    AND w.checkpoint_id = k.value ->> 3 AND w.channel = '__pregel_tasks'
+
+-- name: select_chunks_of
+SELECT
+    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value,
+    NULL, NULL, NULL, NULL
+FROM json_each(:keys) AS k
+CROSS JOIN blobs b ON b.thread_id = k.value ->> 0 AND b.checkpoint_ns = k.value ->> 1
+    AND b.channel = k.value ->> 2 AND b.version = k.value ->> 3
 
 -- fragment: records_of_page
 -- The columns of a `CheckpointRecord`.
