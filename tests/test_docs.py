@@ -23,7 +23,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as OfficialAsyncSqliteSaver
 
-from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver, errors, open_saver
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, Retention, SqliteSaver, errors, open_saver
 from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.model import keys as model
 from langgraph_checkpoint_custom.operations.copies import copy_thread
@@ -317,6 +317,8 @@ def _prepare(name: str, arguments: list[str], serde: Any) -> None:
                 where = saver.put(where, made, {"source": "loop", "step": 1, "user": "ann"}, {})  # type: ignore
         if "1-copy" in arguments and name != "copy":
             saver.copy_thread("1", "1-copy")
+        if name == "status":
+            saver.sweep(Retention())
         if name == "unlabel":
             saver.label({"configurable": {"thread_id": "1"}}, arguments[-1])
         if name == "import":
