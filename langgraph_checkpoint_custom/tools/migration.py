@@ -17,8 +17,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from functools import cached_property, partial
+from typing import Any, Literal
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
@@ -336,7 +336,8 @@ class _WentOn(CheckpointError):
     """A thread went on at both sides."""
 
 
-class _Thread(NamedTuple):
+@dataclass
+class _Thread:
     """What the two sides have of a thread, and what was moved of it earlier, from either side to the other."""
 
     theirs: Locations
@@ -359,12 +360,12 @@ class _Thread(NamedTuple):
         """Whether it is remembered that all of the source was moved."""
         return not self.is_new and all(self.moved.has(each, writes) for each, (writes, _) in self.theirs.items())
 
-    @property
+    @cached_property
     def goes_on(self) -> bool:
         """Whether the thread goes on in the target."""
         return _goes_on(self.ours, self.theirs, self.moved)
 
-    @property
+    @cached_property
     def to_do(self) -> dict[tuple[str, str], bool]:
         """What may differ in the target; see `_to_do`."""
         return _to_do(self.theirs, self.ours, Moved() if self.is_named else self.moved, self.goes_on)
@@ -487,7 +488,10 @@ class _Move:
     def _changed(self, thread_ids: Sequence[str]) -> set[str]:
         """Return the threads of which the target may lack something; reads no values."""
         threads = self._threads(thread_ids)
-        self._deleted |= {thread_id for thread_id, thread in threads.items() if thread.is_deleted}
+        copied_there = self._target.suffix  # Such a thread was never here.
+        self._deleted |= {
+            each for each, thread in threads.items() if thread.is_deleted and not each.endswith(copied_there)
+        }
         return {
             thread_id
             for thread_id, thread in threads.items()

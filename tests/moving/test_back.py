@@ -49,7 +49,7 @@ def test_everything_goes_back_and_the_official_saver_reads_it(official: Official
 
 def test_messages_that_both_savers_have_stored_are_the_same(official: Official, saver: CheckpointSaver) -> None:
     """Each saver stores the messages of the other again, in its own form."""
-    builder = StateGraph(MessagesState).add_node("answer", lambda state: {"messages": [("ai", "well")]})
+    builder: Any = StateGraph(MessagesState).add_node("answer", lambda state: {"messages": [("ai", "well")]})
     builder.add_edge(START, "answer")
     with official.open() as theirs:
         for graph in (builder.compile(checkpointer=theirs), builder.compile(checkpointer=saver)) * 2:
@@ -117,6 +117,7 @@ def test_a_thread_that_went_on_at_both_sides_stays_as_it_is(official: Official, 
         assert migrate_back(saver, official.url, diverged="copy").problems == {}
         assert graph_of(theirs).get_state(config("t")).values["log"][-1] == "slow: theirs"
         assert graph_of(theirs).get_state(config("t-custom")).values["log"][-1] == "slow: ours"
+        assert migrate(official.url, saver).deleted == 0  # "t-custom" was never here.
 
 
 def test_what_was_deleted_at_one_side_does_not_return(official: Official, saver: CheckpointSaver) -> None:

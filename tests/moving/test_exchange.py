@@ -454,8 +454,8 @@ def test_a_duplicate_row_is_not_reported_as_a_row_of_the_target(
 def test_a_thread_that_is_exported_during_a_run_is_one_snapshot(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A prune comes between reading its first rows and the others."""
-    monkeypatch.setattr(exporting, "PAGE", 3)
+    """A prune comes between the first page of its checkpoints and the second."""
+    monkeypatch.setattr(exporting, "PAGE", 2)
     location = None
     for number in range(5):
         location = step(saver, "t", location, a=[f"{number}" * 400])
@@ -463,12 +463,12 @@ def test_a_thread_that_is_exported_during_a_run_is_one_snapshot(
     dialect = saver._dialect
     read = dialect.export_rows
 
-    def pruned_before_the_others(thread_id: str, pages: Any, limit: int) -> Any:
+    def pruned_before_the_second(thread_id: str, pages: Any, limit: int) -> Any:
         if len(pages) == 1:
             saver.prune(["t"])
         return read(thread_id, pages, limit)
 
-    monkeypatch.setattr(dialect, "export_rows", pruned_before_the_others, raising=False)
+    monkeypatch.setattr(dialect, "export_rows", pruned_before_the_second, raising=False)
     export_file(saver, tmp_path / "all.zst")
     assert len(plain(saver)) == 1
     assert import_file(other, tmp_path / "all.zst").problems == {}
