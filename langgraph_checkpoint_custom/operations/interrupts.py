@@ -133,7 +133,7 @@ def waiting_threads(
         thread_ids = [d.own_thread_id(row[0]) for row in stored]
         if len(stored) == PAGE:
             ranges.insert(0, within._replace(bottom=right_above(stored[-1][0])))
-        asking = (yield d.ask_each("select_asking", [{"thread_id": each} for each in thread_ids])) if thread_ids else ()
+        asking = (yield d.ask_each("select_asking", [{"thread_id": each} for each in thread_ids])) if thread_ids else []
         places += [(row[0], thread_id) for thread_id, rows in zip(thread_ids, asking, strict=True) for row in rows]
     todo = sorted(place for place in places if place > after)
     size = PAGE if limit is None else min(PAGE, limit)

@@ -180,7 +180,7 @@ def _searched(d: SqlDialect, asked: ThreadPage) -> Steps[list[Row]]:
         page = piece.after([(row[2], d.own_thread_id(row[0]), row[1]) for row in found])
         thread_ids = {row[0] for row in found}
         owns = [{"thread_id": d.own_thread_id(each)} for each in thread_ids]
-        newest = (yield d.ask_each("newest_of_thread", owns)) if owns else ()
+        newest = (yield d.ask_each("newest_of_thread", owns)) if owns else []
         places = {
             (thread_id, *row) for thread_id, of_thread in zip(thread_ids, newest, strict=True) for row in of_thread
         }
@@ -344,7 +344,7 @@ def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[R
             anywhere.append(key)
         elif any(map(_decides, inline)):
             in_documents.append(key)
-    documents = (yield d.ask_each("select_document", map(Key._asdict, in_documents))) if in_documents else ()
+    documents = (yield d.ask_each("select_document", map(Key._asdict, in_documents))) if in_documents else []
     for key, ((type_, data),) in zip(in_documents, documents, strict=True):
         decoder = Decoder(codec, thread_id, "", key.checkpoint_id or "")
         document = yield from offload(len(data), decoder.document, type_, data)
