@@ -160,9 +160,9 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
             default is True on PostgreSQL, where it saves time and space, and False on SQLite, where it makes files
             about half as large but reading and writing slower. Both forms are read with either setting; `reencrypt()`
             converts stored values to the current setting.
-        chunk_cache_bytes: How many bytes of large values, of 16 KB or more, and of the versions of others, the saver and
-            its copies keep in memory, however many threads there are. The next version of a large value then shares its
-            chunks.
+        chunk_cache_bytes: How many bytes of large values, of 16 KB or more, and of the versions of others, the saver
+            and its copies keep in memory, however many threads there are. The next version of a large value then shares
+            its chunks.
         on_operation: A function that is called with an `OperationEvent` after each operation, where the operation ran.
             It should be quick, and must not block an event loop. `log_slow_operations(seconds)` and
             `otel.instrumentation()` return such functions.

@@ -66,7 +66,6 @@ METHODS: dict[str, Callable[[Client, Any], Awaitable[object]]] = {
     "fork_thread to": lambda client, bad: client.do("fork_thread", "thread", bad, checkpoint_id="1"),
     "delete_checkpoint": lambda client, bad: client.do("delete_checkpoint", config(bad, "1")),
     "rollback": lambda client, bad: client.do("rollback", bad, "1"),
-    "check_interrupt": lambda client, bad: client.do("check_interrupt", config(bad), "1"),
 }
 # They take no thread id, or only a prefix of one.
 WITHOUT_THREAD = {"acount_threads", "aerase", "ainterrupts", "areencrypt", "asweep", "asweep_status", "atenants"}
