@@ -459,6 +459,7 @@ class _Move:
             if self._diverged != "copy":
                 raise
             other = f"{thread_id}{self._source.suffix}"
+            self._different.pop(thread_id, None)  # It is compared with the other one.
             if self._source.locations([other]):
                 raise ConfigError(f"it went on in both databases, and there is a thread {other!r} already") from None
             renamed = copy(self)

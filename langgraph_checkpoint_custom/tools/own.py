@@ -121,9 +121,13 @@ class OwnThreads:
         return self._saver.get_delta_channel_history(config=config, channels=channels)
 
     def store(self, thread_id: str, part: Part) -> None:
-        """Store a part of a thread; in one transaction, unless values have rows of their own."""
+        """Store a part of a thread; in one transaction, unless values have rows of their own.
+
+        That the move has begun is remembered with the first checkpoint: if that cannot be stored, nothing has begun.
+        """
         d = self._dialect
-        trips = [self._move(thread_id, BEGUN)] if part.is_first else []
+        begun = [self._move(thread_id, BEGUN)] if part.is_first else []
+        trips: list[RoundTrip] = []
         for one, parent in part.checkpoints:
             encoded: Any = work_out(self._saver._encode(*one.put_arguments(parent)))
             if isinstance(encoded, CheckpointRow):
@@ -132,6 +136,8 @@ class OwnThreads:
                 self._send(thread_id, trips)
                 stored = self._driver.run(self._saver._put(encoded))
                 self._saver._remember_stored(stored.row, stored.known)
+            trips += begun
+            begun = []
         for key, found in part.writes:
             trips += (d.insert_writes(key, rows, None) for rows in encode_foreign_writes(self._values, key, found))
         if part.moved is not None:

@@ -150,8 +150,10 @@ def test_a_second_migration_reads_no_values_that_were_moved(official: Official, 
         target.setup()
         events.clear()
         assert migrate(official.url, target).verified == 60
-        # What each side has of a thread and what was moved of it, its rows, and its rows again to compare them.
-        assert sum(event.round_trips for event in events) == 30 * 4 + 6
+        # What each side has of a thread and what was moved of it, its rows, and its rows again to compare them; on
+        # SQLite, the sends of these checkpoints, which have an old format, follow.
+        each = 5 if store.kind == "sqlite" else 4
+        assert sum(event.round_trips for event in events) == 30 * each + 6
         spoil(official, *tables_of(official))
         events.clear()
         for verify in (False, None):  # By default, only what is new is compared.
