@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_checkpoint_custom import SqliteSaver
+from langgraph_checkpoint_custom import Retention, SqliteSaver
 from langgraph_checkpoint_custom.cli import common
 from tests.cli.conftest import Cli
 from tests.cli.test_changing import chain
@@ -71,8 +71,16 @@ delete 1                                2
 delete --yes                            2
 sweep --keep-last 1 --yes               0
 sweep --keep-last 1                     2
-sweep --yes                             2
+sweep --yes                             0
 sweep --older-than soon --yes           2
+set-ttl 1 30d                           0
+set-ttl nobody 30d                      1
+set-ttl 1                               2
+erase --where user=ada --yes            0
+erase --where user=ada                  2
+erase --yes                             2
+status                                  0
+status --within soon                    2
 verify                                  0
 verify 1                                2
 doctor                                  0
@@ -117,6 +125,8 @@ ARGUMENTS = {
     "prune": "1 --yes",
     "delete": "1 --yes",
     "sweep": "--keep-last 1 --yes",
+    "set-ttl": "1 30d",
+    "erase": "--where user=ada --yes",
     "export": "new.zst",
     "import": "old.zst",
     "migrate": "--from other.db",
@@ -133,6 +143,7 @@ def files(store: Store, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ids = chain(saver, "1")
         chain(saver, "3")
         saver.label({"configurable": {"thread_id": "1", "checkpoint_id": ids[0]}}, "kept")
+        saver.sweep(Retention())
     with SqliteSaver(tmp_path / "other.db") as saver:
         chain(saver, "9")
     cli("export", "old.zst")
