@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom.model.records import RECORDS, CheckpointRecord
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.operations.list_threads import history_page
-from langgraph_checkpoint_custom.operations.read import NextVersion, build_tuple, in_order, size_of
+from langgraph_checkpoint_custom.operations.read import NextVersion, build_tuple, in_order, rows_of, size_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -120,8 +120,7 @@ def read_for_run(
     for location in following:
         if location in copied:
             continue
-        (stored,) = yield d.select_checkpoint(location)
-        rows = d.rows(stored)
+        rows = yield from rows_of(d, d.select_checkpoint(location))
         found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
         if found is None:
             if location == key:

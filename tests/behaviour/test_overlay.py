@@ -14,7 +14,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, _DeltaSnapshot
+from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, TASKS, _DeltaSnapshot
 from langgraph.types import Command, StateSnapshot
 
 from langgraph_checkpoint_custom import CheckpointNotFound, aoverlay, overlay
@@ -33,6 +33,7 @@ from tests.behaviour.helpers import (
     ids_of,
     metadata,
     next_uuid,
+    noise,
     put,
     put_chain,
     put_delta_chain,
@@ -80,6 +81,18 @@ async def test_an_overlay_has_the_newest_checkpoint_and_writes_nothing_to_the_sa
     await trial.delete_thread("thread")
     assert await trial.get_tuple(config()) is None
     assert sorted(database.cells()) == before
+
+
+async def test_an_overlay_has_values_in_chunks_and_sends_of_an_old_format(client: Client, next_id: NextId) -> None:
+    lines = [noise(900) for _ in range(60)]
+    parent = await put(client, next_id(), {"log": lines[:-1]})
+    where = await put(client, next_id(), {"log": lines}, parent=parent)
+    old = await put(client, next_id(), thread_id="old", v=1)
+    await client.put_writes(old, [(TASKS, "send")], "task")
+    await put(client, next_id(), thread_id="old", parent=old, v=1)
+    assert (await get(await over(client), where)).checkpoint["channel_values"] == {"log": lines}
+    trial = await over(client, config("old"))
+    assert (await get(trial, config("old"))).checkpoint["channel_values"] == {TASKS: ["send"]}
 
 
 async def test_an_older_checkpoint_is_copied_by_its_id(client: Client, next_id: NextId) -> None:
