@@ -29,6 +29,7 @@ from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.delete import delete_idle
 from langgraph_checkpoint_custom.operations.due import (
     BEFORE_ALL,
+    LATE,
     WEEK,
     LastSweep,
     arm_page,
@@ -246,8 +247,9 @@ def _sweep(
     swept, policy = Swept(), _policy(keep)
     digest = policy.digest()
     last: LastSweep | None = yield last_sweep(d)
-    if last is not None and (last.policy != digest or not last.armed_at):
-        last = None  # Another policy, so that all threads are due.
+    # Another policy, or a clock that was ahead and has made threads due in a far future: all threads are due.
+    if last is not None and (last.policy != digest or not 0 < last.armed_at <= begun + LATE):
+        last = None
     seen: set[str] = set()  # By a dry run: a thread may be due and have grown.
 
     def visit(thread_ids: Sequence[str]) -> Operations[bool]:

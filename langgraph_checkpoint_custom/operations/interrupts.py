@@ -145,11 +145,11 @@ def waiting_threads(
         documents = yield d.ask_each("select_document", keys)
         bytes_ = sum(len(row[6] or b"") for rows in writes for row in rows)
         bytes_ += sum(len(row[1]) for rows in documents for row in rows)
-        found += yield from offload(bytes_, _waiting, codec, some, writes, documents)
+        found += yield from offload(bytes_, waiting, codec, some, writes, documents)
     return WaitingReply(found[:limit], len(places))
 
 
-def _waiting(
+def waiting(
     codec: Values,
     places: Iterable[tuple[str, str]],
     replies: Iterable[Sequence[Row]],

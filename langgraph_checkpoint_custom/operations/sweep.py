@@ -16,15 +16,14 @@ from zlib import crc32
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation, together
 from langgraph_checkpoint_custom.model.filter import Condition, matches
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, superseded
 from langgraph_checkpoint_custom.model.records import time_from
 from langgraph_checkpoint_custom.operations.delete import BYTES, remove, sends_for
 from langgraph_checkpoint_custom.operations.due import WEEK
-from langgraph_checkpoint_custom.operations.interrupts import open_interrupts
-from langgraph_checkpoint_custom.operations.read import get_tuple
+from langgraph_checkpoint_custom.operations.interrupts import waiting
 from langgraph_checkpoint_custom.operations.sizes import ALL, SizeRow, Total
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -188,17 +187,11 @@ def _decide(
         first = min(namespaces)
         is_wanted = yield from _matches(d, codec, Key(thread_id, first, namespaces[first][-1]), policy.wanted)
     is_waiting = False
-    if policy.keep_waiting and ttl is not None and age is not None and age > ttl:
-        newest_root = yield from get_tuple(d, codec, _no_version, None, Key(thread_id, "", None)).start()
-        is_waiting = bool(open_interrupts(newest_root))
+    if policy.keep_waiting and ttl is not None and age is not None and age > ttl and "" in namespaces:
+        is_waiting = yield from _waits(d, codec, Key(thread_id, "", namespaces[""][-1]))
     thread = Thread(is_wanted, bool(labels), age, ttl, strategy, is_waiting)
     wait = WEEK * (1 - crc32(thread_id.encode()) / 2**33)  # Not all threads in the same hour.
     return outline, thread, *fate(policy, thread, wait)
-
-
-def _no_version(*_: None) -> str:
-    """Return a version for sends that are read from a parent's writes; nobody looks at it."""
-    return "1"
 
 
 def _removal(outline: Outline, keep: int | None) -> tuple[Removal, int]:
@@ -224,6 +217,18 @@ def _time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[float | None]:
     if time is None:
         return None
     return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _waits(d: SqlDialect, codec: Values, key: Key) -> Steps[bool]:
+    """Return whether a checkpoint has an open interrupt, or one that cannot be read: then nobody knows.
+
+    Round trips: 1.
+    """
+    writes, document = yield together([d.ask("select_questions", **key._asdict()), d.select_document(key)])
+    try:
+        return bool(waiting(codec, [(key.checkpoint_id or "", key.thread_id)], [writes], [document]))
+    except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
+        return True
 
 
 def _matches(d: SqlDialect, codec: Values, key: Key, wanted: Sequence[Condition]) -> Steps[bool]:

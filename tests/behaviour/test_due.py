@@ -183,6 +183,13 @@ def test_what_no_rule_has_found_is_found_within_a_week(saver: CheckpointSaver, d
     assert sweeps(NOW + timedelta(seconds=WEEK) + timedelta(hours=1)).deleted_checkpoints == 3
 
 
+def test_a_clock_that_was_ahead_does_not_stop_the_sweeps(saver: CheckpointSaver) -> None:
+    put(saver, "t", days=1)
+    sweeps = Sweeps(saver, Retention(older_than=400 * DAY))
+    assert (sweeps(NOW + 365 * DAY).threads, sweeps(NOW).threads, sweeps(NOW).threads) == (1, 1, 0)
+    assert sweeps(NOW + 8 * DAY).threads == 1
+
+
 @pytest.mark.parametrize("days", [1, 8])
 def test_threads_whose_ids_say_no_time_are_looked_at_once_a_week(saver: CheckpointSaver, days: int) -> None:
     sweeps = Sweeps(saver, Retention(keep_last=1))
@@ -406,6 +413,33 @@ async def test_a_thread_that_waits_for_a_human_outlives_its_time(client: Client,
     if keep_waiting:
         await client.put_writes(last, [("a", 1)], "task")  # It was answered.
         assert sweeps(NOW + 1.1 * DAY).deleted_threads == 1
+
+
+@pytest.mark.leaves_damage("an interrupt is damaged")
+async def test_a_thread_that_nobody_can_tell_to_wait_stays_and_stops_no_sweep(
+    client: Client, database: Database
+) -> None:
+    saver: Any = client.saver
+    for name in ("a", "b", "c"):
+        last = put(saver, name, days=2)
+        await client.put_writes(last, [(INTERRUPT, [Interrupt("sure?", id="1")])] if name == "b" else [], "task")
+        await client.do("set_ttl", name, DAY)
+    database.run("UPDATE writes SET value = :data", data=b"\xc1")
+    assert (await client.do("sweep", Retention(), dry_run=True)).deleted_threads == 2
+    assert (await client.do("sweep", Retention())).deleted_threads == 2
+    assert threads(saver) == ["b"]
+
+
+@pytest.mark.leaves_damage("a value is damaged")
+async def test_no_value_decides_whether_a_thread_waits(client: Client, database: Database) -> None:
+    saver: Any = client.saver
+    put(saver, "t", days=2)
+    document = checkpoint(next_uuid(), {"a": ["x" * 100_000]})
+    document["ts"] = (NOW - 2 * DAY).isoformat()
+    await client.put(config("t"), document, metadata(), {"a": document["channel_versions"]["a"]})
+    await client.do("set_ttl", "t", DAY)
+    database.run("UPDATE blobs SET value = :data", data=b"\xc1")
+    assert (await client.do("sweep", Retention())).deleted_threads == 1
 
 
 async def test_only_a_thread_that_exists_gets_a_time_to_live(client: Client, database: Database) -> None:
