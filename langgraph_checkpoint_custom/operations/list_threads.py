@@ -131,12 +131,12 @@ def threads_page(
             rows += yield from _searched(d, others)
         else:
             complete = False
+    rows = [row for row in rows if row[2] >= page.floor]
     if len(rows) == page.limit:
         checkpoint_id, last = min(map(_age, rows))
         after = page.clipped(checkpoint_id, d.own_thread_id(last))
-    else:
+    else:  # A row below the floor may be one of the next range.
         after = page.next_range()
-    rows = [row for row in rows if row[2] >= page.floor]
     decode = partial(_records, d, codec, rows, wanted, even_unreadable=even_unreadable)
     records = yield from offload(_size(rows), decode)
     if page.period:

@@ -84,6 +84,12 @@ async def test_threads_are_found_by_their_time(client: Client, monkeypatch: pyte
 
     assert await days(start + DAY, start + 3 * DAY) == expected(1, 2)
     assert await days(start + timedelta(milliseconds=1), None) == expected(1, 2, 3, 4)
+    for limit in range(1, 9):  # A page that is full only with rows of the next kind of ids.
+        for number in range(1, 5):
+            for more in ({"prefix": ""}, {"prefix": "u"}, {"filter": {"day": 0}}):
+                until = start + number * DAY
+                everything = await client.collect("threads", until=until, **more)
+                assert await client.collect("threads", until=until, limit=limit, **more) == everything[:limit]
     assert await days(None, start + DAY) == expected(0)
     assert await days(start - DAY, start) == []  # Only the first checkpoints are of that time.
     assert await days(None, None, prefix="uuid6") == ["uuid6 0", "uuid6 1", "uuid6 2", "uuid6 3", "uuid6 4"]
