@@ -231,6 +231,7 @@ class _Limits:
         """Wait after a page of threads."""
         if self._pause:
             yield Pause(self._pause)
+            self._works_since = time.monotonic()  # It has left the file to others.
         yield from self.rest(d)
 
 
