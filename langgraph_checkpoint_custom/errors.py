@@ -44,12 +44,12 @@ class ClosedError(CheckpointError):
     """The saver was closed; open a new one."""
 
 
-def closed() -> ClosedError:
+def closed_error() -> ClosedError:
     """The error for a saver that was closed."""
     return ClosedError("this saver was closed; open a new one")
 
 
-def is_read_only(operation: str) -> ConfigError:
+def read_only_error(operation: str) -> ConfigError:
     """The error for a write with a saver that only reads."""
     return ConfigError(f"{operation}: this saver was opened with read_only=True; open another one to change something")
 

@@ -55,8 +55,8 @@ from langgraph_checkpoint_custom.errors import (
     ConnectionLost,
     RetryableError,
     SchemaMissing,
-    closed,
-    is_read_only,
+    closed_error,
+    read_only_error,
 )
 from langgraph_checkpoint_custom.forks import register_for_forks
 
@@ -225,7 +225,7 @@ class PostgresDriver:
 
     async def _run(self, op: Operation[T], *, is_async: bool) -> T:
         if self._read_only and op.access not in READS:
-            raise is_read_only(op.name)
+            raise read_only_error(op.name)
         if not self._ready and op.access != "migrate":
             await self._retrying(self._check, is_async=is_async)
             self._ready = True
@@ -276,7 +276,7 @@ class PostgresDriver:
         Errors are wrapped. After an error, a transaction of ours is rolled back.
         """
         if self._closed:
-            raise closed()
+            raise closed_error()
         connection: Any = None
         try:
             if is_async:

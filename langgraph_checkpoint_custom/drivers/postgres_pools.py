@@ -36,7 +36,7 @@ from langgraph_checkpoint_custom.drivers.postgres_address import Address, aresol
 from langgraph_checkpoint_custom.drivers.postgres_sessions import Sessions
 from langgraph_checkpoint_custom.drivers.workers import close_aside, waits_for_sockets, warn_unclosed
 from langgraph_checkpoint_custom.engine.batching import Queue
-from langgraph_checkpoint_custom.errors import closed
+from langgraph_checkpoint_custom.errors import closed_error
 
 SyncConnection = Connection[Any]
 LoopConnection = AsyncConnection[Any]
@@ -277,7 +277,7 @@ class OwnPools(Connections):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise closed()
+            raise closed_error()
 
     def forget(self) -> None:
         super().forget()
@@ -380,7 +380,7 @@ class _OwnLoopSource(LoopSource):
     def ended(self, life: asyncio.Task[None]) -> None:
         """Tell the calls that wait for the pool why it was not opened."""
         if not self.opened.done():
-            self.opened.set_exception((None if life.cancelled() else life.exception()) or closed())
+            self.opened.set_exception((None if life.cancelled() else life.exception()) or closed_error())
             self.opened.exception()  # The calls that waited may have been cancelled.
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnect
 from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call, CallQueue
 from langgraph_checkpoint_custom.drivers.workers import close_aside, run_aside
 from langgraph_checkpoint_custom.engine.operation import READS, Form, Offload, Operation, RoundTrip, Row, drive
-from langgraph_checkpoint_custom.errors import CheckpointError, is_read_only
+from langgraph_checkpoint_custom.errors import CheckpointError, read_only_error
 from langgraph_checkpoint_custom.forks import register_for_forks
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class SqliteDriver:
     def setup(self) -> None:
         """Create or migrate the tables now; otherwise the first operation does."""
         if self._read_only:
-            raise is_read_only("setup")
+            raise read_only_error("setup")
         self._connections.writing("setup", time.monotonic(), lambda writer: None)
 
     async def asetup(self) -> None:
@@ -80,7 +80,7 @@ class SqliteDriver:
             if self._connections.owner:
                 use = self._connections.reading
         elif self._read_only:
-            raise is_read_only(form.operation)
+            raise read_only_error(form.operation)
         return use(form.operation, time.monotonic(), self._fetch, form, params)
 
     async def asend(self, form: Form, params: Sequence[Any]) -> list[Row]:
@@ -93,7 +93,7 @@ class SqliteDriver:
         """Run an operation and return its result."""
         use = self._connections.reading if op.access in READS else self._connections.writing
         if self._read_only and op.access not in READS:
-            raise is_read_only(op.name)
+            raise read_only_error(op.name)
         result: T = use(op.name, time.monotonic(), self._transaction, op)
         return result
 

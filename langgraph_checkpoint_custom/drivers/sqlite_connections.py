@@ -46,7 +46,7 @@ from langgraph_checkpoint_custom.errors import (
     SchemaMissing,
     SchemaOutdated,
     StorageError,
-    closed,
+    closed_error,
 )
 from langgraph_checkpoint_custom.forks import LONGEST, UNDERWAY, wait_for_fork
 
@@ -308,7 +308,7 @@ class SqliteConnections:
 
     def _open_writer(self, operation: str) -> sqlite3.Connection:
         if self.closed:
-            raise closed()
+            raise closed_error()
         wait_for_fork()
         self.reads.add(self)  # A fork that goes on without this call finds that the file is open.
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, NoReturn, TypeVar
 
-from langgraph_checkpoint_custom.errors import closed
+from langgraph_checkpoint_custom.errors import closed_error
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ def on_loop(loop: asyncio.AbstractEventLoop, begin: Callable[[], Coroutine[Any, 
 def refuse(error: RuntimeError) -> NoReturn:
     """Raise ClosedError if the workers are shut down; otherwise the given error: no OS thread can start, say."""
     if "shutdown" in str(error):
-        raise closed() from error
+        raise closed_error() from error
     raise error
 
 
