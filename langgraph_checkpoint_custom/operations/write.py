@@ -25,7 +25,7 @@ def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Apart, *, only_newest:
         newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
         the run continued; the value is then stored again from the checkpoint itself. One more if a `DeltaChannel` needs
         the parent and it does not exist, or on PostgreSQL somebody holds the thread's lock alone; three more if the
-        parent is hidden. One more for a draft.
+        parent is hidden. One more for an `Apart`, which needs the parent's row first.
     Rows: one checkpoint, one blob for each new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces the checkpoint.
     Raises: ClaimLost if it has a claim that is not held any more; CheckpointConflict with `only_newest` if the parent

@@ -2,11 +2,11 @@
 
 Must not know: connections, results other than rows of `TupleRow`'s shape.
 
-`postgres_dialect.py` and `sqlite_dialect.py` complete it. Each method makes one round trip, or returns None if none is
-needed. A method that both databases have in the same way is implemented here, from the statements of the `.sql` files
-(see `files.py`); only lists are written in different ways. This file has the requests of LangGraph's own methods and of
-claims, `thread_statements.py` other requests about threads, and `store_statements.py` requests about all threads and
-the tables.
+`postgres_dialect.py` and `sqlite_dialect.py` complete it. Most methods make one round trip, or return None if none is
+needed. A method `…_form` returns a `Form`, which the saver sends without an operation. A method that both databases
+have in the same way is implemented here, from the statements of the `.sql` files (see `files.py`); only lists are
+written in different ways. This file has the requests of LangGraph's own methods and of claims, `thread_statements.py`
+other requests about threads, and `store_statements.py` requests about all threads and the tables.
 """
 
 from __future__ import annotations
