@@ -13,7 +13,7 @@ import weakref
 from typing import Protocol
 
 # Seconds that a fork waits for the calls of an object, and a call for a fork. A small call takes less than a hundredth.
-LONGEST = 5.0
+FORK_TIMEOUT = 5.0
 
 
 class Forked(Protocol):
@@ -38,7 +38,7 @@ def register_for_forks(what: Forked) -> None:
 
 def wait_for_fork() -> None:
     """Wait until no fork is underway."""
-    ends = time.monotonic() + LONGEST
+    ends = time.monotonic() + FORK_TIMEOUT
     while UNDERWAY and time.monotonic() < ends:
         time.sleep(0.001)  # Polled: forks are rare, and after one, no code of ours has to run in the parent.
 

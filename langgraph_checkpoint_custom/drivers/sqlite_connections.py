@@ -48,7 +48,7 @@ from langgraph_checkpoint_custom.errors import (
     StorageError,
     closed_error,
 )
-from langgraph_checkpoint_custom.forks import LONGEST, UNDERWAY, wait_for_fork
+from langgraph_checkpoint_custom.forks import FORK_TIMEOUT, UNDERWAY, wait_for_fork
 
 T = TypeVar("T")
 
@@ -263,11 +263,11 @@ class SqliteConnections:
 
         What cannot be closed in time, or because this OS thread is using it, is refused in the child.
         """
-        ends, owner = time.monotonic() + LONGEST, threading.get_ident()
+        ends, owner = time.monotonic() + FORK_TIMEOUT, threading.get_ident()
         if self._in_memory or self.owner == owner:
             return
         try:
-            if self._lock.acquire(timeout=LONGEST):
+            if self._lock.acquire(timeout=FORK_TIMEOUT):
                 self.owner = owner
                 UNDERWAY.append(self)  # Who takes the lock now waits for the end of the fork before it opens the file.
                 self._close()

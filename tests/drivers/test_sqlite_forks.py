@@ -60,7 +60,7 @@ saver.close()
 
 UNENDING = """
 from langgraph_checkpoint_custom.drivers import sqlite_connections
-sqlite_connections.LONGEST = 0.2
+sqlite_connections.FORK_TIMEOUT = 0.2
 begun, go_on = threading.Event(), threading.Event()
 connections = driver._connections
 
