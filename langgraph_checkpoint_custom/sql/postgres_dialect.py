@@ -96,7 +96,7 @@ class PostgresDialect(SqlDialect):
     @staticmethod
     def array(values: Sequence[str]) -> str:
         """A list of texts as the text of an array."""
-        return _texts(values)
+        return _text_array(values)
 
     @staticmethod
     def names(value: Any) -> list[str]:
@@ -106,7 +106,9 @@ class PostgresDialect(SqlDialect):
     def put_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint that is one row, and its parameters."""
         thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id
-        lists = map(_texts, row[7:11]) if row.delta_channels or row.blob_channels else (_texts(row[7]), *_EMPTY)
+        lists = (
+            map(_text_array, row[7:11]) if row.delta_channels or row.blob_channels else (_text_array(row[7]), *_EMPTY)
+        )
         layout = self._found.layout
         form = layout.put if row.parent_id or row.checkpoint_ns else layout.first_put
         return form, (thread_id, *row[1:7], *lists, *row[11:], self.tenant)
@@ -120,8 +122,8 @@ class PostgresDialect(SqlDialect):
         """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""
         thread_id = encoded.row.thread_id
         params = {
-            **columns(encoded.row),
-            **_blobs(encoded),
+            **_checkpoint_params(encoded.row),
+            **_blob_params(encoded),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
@@ -140,7 +142,7 @@ class PostgresDialect(SqlDialect):
             return None
         row = encoded.row_with(optional) if optional else encoded.row
         location = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
-        blobs = [self.statement("put_blobs", **location, **_blobs(encoded))] if encoded.blobs else []
+        blobs = [self.statement("put_blobs", **location, **_blob_params(encoded))] if encoded.blobs else []
         form, params = self.put_form(row)
         return self._send(*blobs, form.with_params(params), *self._arming(row), locks=self._share(row.thread_id))
 
@@ -164,7 +166,7 @@ class PostgresDialect(SqlDialect):
         statements: list[Statement] = []
         for at in range(0, len(ordered), KEYS):
             some = ordered[at : at + KEYS]
-            arrays = dict(zip(_KEY_ARRAYS[len(some[0])], map(_texts, zip(*some, strict=True)), strict=True))
+            arrays = dict(zip(_KEY_ARRAYS[len(some[0])], map(_text_array, zip(*some, strict=True)), strict=True))
             statements += self._statements(name, thread_id=thread_id, count=len(some), **arrays, **params)
         return statements
 
@@ -220,7 +222,7 @@ def _read_form(texts: Mapping[str, str], name: str, of_many: str) -> Form:
 def _read_together(name: str, sql: str, calls: Sequence[Sequence[Any]]) -> RoundTrip:
     columns = zip(*dict.fromkeys(calls), strict=True)
     names = ("thread_ids", "namespaces", "checkpoint_ids")
-    params = {each: _texts(column) for each, column in zip(names, columns, strict=False)}
+    params = {each: _text_array(column) for each, column in zip(names, columns, strict=False)}
     return RoundTrip([Statement(name, sql, params)])
 
 
@@ -228,15 +230,15 @@ def _put_together(texts: Mapping[str, str], name: str, calls: Sequence[Sequence[
     rows = sorted(calls, key=_first_three)  # All batches insert in the same order, to avoid deadlocks.
     columns = list(zip(*rows, strict=True))
     names = ("thread_ids", "namespaces", "checkpoint_ids", "parent_ids", "root_ids", "run_ids")
-    params = {each: _texts(column) for each, column in zip(names, columns, strict=False)} | {
-        "formats": _numbers(columns[6]),
-        "inline_channels": _texts(columns[7]),
-        "delta_channels": _texts(columns[8]),
-        "checkpoint_types": _texts(columns[11]),
+    params = {each: _text_array(column) for each, column in zip(names, columns, strict=False)} | {
+        "formats": _number_array(columns[6]),
+        "inline_channels": _text_array(columns[7]),
+        "delta_channels": _text_array(columns[8]),
+        "checkpoint_types": _text_array(columns[11]),
         "checkpoints": list(columns[12]),
-        "metadata_types": _texts(columns[13]),
+        "metadata_types": _text_array(columns[13]),
         "metadata": list(columns[14]),
-        "metadata_filters": _texts(columns[15]),
+        "metadata_filters": _text_array(columns[15]),
         "tenant": "",
     }
     return _limited(texts, Statement(name, texts[name], params))
@@ -257,15 +259,15 @@ def _write_arrays(calls: Sequence[Sequence[Any]]) -> dict[str, Any]:
     rows = [call[at : at + 10] for call in calls for at in range(0, len(call), 10)]
     columns = list(zip(*rows, strict=True))
     return {
-        "thread_ids": _texts(columns[0]),
-        "namespaces": _texts(columns[1]),
-        "checkpoint_ids": _texts(columns[2]),
-        "task_ids": _texts(columns[3]),
-        "task_paths": _texts(columns[4]),
-        "run_ids": _texts(columns[5]),
-        "idxs": _numbers(columns[6]),
-        "channels": _texts(columns[7]),
-        "types": _texts(columns[8]),
+        "thread_ids": _text_array(columns[0]),
+        "namespaces": _text_array(columns[1]),
+        "checkpoint_ids": _text_array(columns[2]),
+        "task_ids": _text_array(columns[3]),
+        "task_paths": _text_array(columns[4]),
+        "run_ids": _text_array(columns[5]),
+        "idxs": _number_array(columns[6]),
+        "channels": _text_array(columns[7]),
+        "types": _text_array(columns[8]),
         "values": list(columns[9]),
     }
 
@@ -296,43 +298,43 @@ def _rows_of_each(reply: Sequence[Any], calls: Sequence[Sequence[Any]]) -> Seque
     ]
 
 
-def _texts(texts: Sequence[Any]) -> str:
+def _text_array(texts: Sequence[Any]) -> str:
     """Return an array of texts as text; None becomes NULL."""
     if not texts:
         return "{}"
     if None in texts:
-        return "{" + ",".join("NULL" if text is None else _texts([text])[1:-1] for text in texts) + "}"
+        return "{" + ",".join("NULL" if text is None else _text_array([text])[1:-1] for text in texts) + "}"
     inner = '","'.join(texts)
     if "\\" in inner or inner.count('"') > 2 * len(texts) - 2:
         inner = '","'.join([text.replace("\\", r"\\").replace('"', r"\"") for text in texts])
     return f'{{"{inner}"}}'
 
 
-def _numbers(numbers: Sequence[int]) -> str:
+def _number_array(numbers: Sequence[int]) -> str:
     """Return an array of numbers as text."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
-def columns(row: CheckpointRow) -> dict[str, Any]:
+def _checkpoint_params(row: CheckpointRow) -> dict[str, Any]:
     """The parameters for the columns of a checkpoint."""
     return row._asdict() | {
-        "inline_channels": _texts(row.inline_channels),
-        "delta_channels": _texts(row.delta_channels),
-        "blob_channels": _texts(row.blob_channels),
-        "blob_versions": _texts(row.blob_versions),
+        "inline_channels": _text_array(row.inline_channels),
+        "delta_channels": _text_array(row.delta_channels),
+        "blob_channels": _text_array(row.blob_channels),
+        "blob_versions": _text_array(row.blob_versions),
     }
 
 
-def _blobs(encoded: Encoded) -> dict[str, Any]:
+def _blob_params(encoded: Encoded) -> dict[str, Any]:
     """The parameters for the blobs that a checkpoint refers to, and for its new blobs, as arrays."""
     return {
-        "ref_channels": _texts([ref.channel for ref in encoded.references]),
-        "ref_versions": _texts([ref.version for ref in encoded.references]),
-        "ref_begins": _texts([ref.begins for ref in encoded.references]),
-        "ref_required": _texts(["t" if ref.required else "f" for ref in encoded.references]),
-        "channels": _texts([blob.channel for blob in encoded.blobs]),
-        "versions": _texts([blob.version for blob in encoded.blobs]),
-        "types": _texts([blob.type for blob in encoded.blobs]),
+        "ref_channels": _text_array([ref.channel for ref in encoded.references]),
+        "ref_versions": _text_array([ref.version for ref in encoded.references]),
+        "ref_begins": _text_array([ref.begins for ref in encoded.references]),
+        "ref_required": _text_array(["t" if ref.required else "f" for ref in encoded.references]),
+        "channels": _text_array([blob.channel for blob in encoded.blobs]),
+        "versions": _text_array([blob.version for blob in encoded.blobs]),
+        "types": _text_array([blob.type for blob in encoded.blobs]),
         "values": [blob.value for blob in encoded.blobs],
-        "chunks": _texts([blob.chunks for blob in encoded.blobs]),
+        "chunks": _text_array([blob.chunks for blob in encoded.blobs]),
     }
