@@ -67,7 +67,7 @@ _ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
 _COMMIT = Statement("commit", "COMMIT", ())
 # OS threads that decode, which holds the GIL for most of its time; and those that run calls in a loop in which psycopg
 # cannot wait: as many as there may be connections, and some for calls that wait for one.
-DECODERS, CALLERS = 2, 32
+DECODE_WORKERS, CALL_WORKERS = 2, 32
 # Seconds that asking the server to cancel a statement may take, as in psycopg.
 CANCELLING = 5.0
 
@@ -99,7 +99,7 @@ class PostgresDriver:
         self._read_only = read_only
         self._retry = RetryPolicy()
         self._is_pooled = connections.replaceable
-        self._is_plain = self._is_pooled and not read_only  # Whether a statement may be sent by itself.
+        self._sends_forms = self._is_pooled and not read_only  # Whether `send` may send a form as it is.
         self._ready = False
         self._closed = False
         self._start_workers()
@@ -107,8 +107,8 @@ class PostgresDriver:
         weakref.finalize(self, connections.drop).atexit = False
 
     def _start_workers(self) -> None:
-        self._decoders = ThreadPoolExecutor(DECODERS, "checkpoint-decode")
-        self._callers = ThreadPoolExecutor(CALLERS, "checkpoint-call")
+        self._decode_workers = ThreadPoolExecutor(DECODE_WORKERS, "checkpoint-decode")
+        self._call_workers = ThreadPoolExecutor(CALL_WORKERS, "checkpoint-call")
 
     def before_fork(self) -> None:
         """Do nothing: the connections stay open in the parent."""
@@ -122,7 +122,7 @@ class PostgresDriver:
 
     def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Send one statement and return its rows."""
-        if not (self._is_plain and self._ready) or self._connections.loop:
+        if not (self._sends_forms and self._ready) or self._connections.loop:
             return self.run(operation_of(form, params))
         connection = error = None
         try:
@@ -148,7 +148,7 @@ class PostgresDriver:
     async def asend(self, form: Form, params: Sequence[Any], *, alone: bool = False) -> list[Row]:
         """Async version of `send`; calls that find no free connection are sent together, unless `alone`."""
         source = self._connections.loop_source()
-        if source is None or not (self._is_plain and self._ready):
+        if source is None or not (self._sends_forms and self._ready):
             return await self.arun(operation_of(form, params))
         if not alone and form.together and (source.queues or source.users >= source.size):
             send = partial(self.asend, form, params, alone=True)
@@ -173,7 +173,11 @@ class PostgresDriver:
         """Make the round trip of a batch, which is taken when there is a connection."""
         async with self._borrow(name, is_async=True) as (connection, session):
             request = take()
-            return await _answer(connection, session, self._whole(connection, session, request)) if request else ()
+            return (
+                await _answer(connection, session, self._as_transaction(connection, session, request))
+                if request
+                else ()
+            )
 
     # Operations, sync and async
 
@@ -186,7 +190,7 @@ class PostgresDriver:
     async def arun(self, op: Operation[T]) -> T:
         """Async version of `run`."""
         if self._connections.by_worker:
-            return await run_aside(self._callers, partial(self.run, op))
+            return await run_aside(self._call_workers, partial(self.run, op))
         return await self._run(op, is_async=True)
 
     def look(self, op: Operation[T]) -> T:
@@ -205,7 +209,7 @@ class PostgresDriver:
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""
-        return await run_aside(self._decoders, request.work)
+        return await run_aside(self._decode_workers, request.work)
 
     def close(self) -> None:
         """Close the connections and stop the workers; a caller's connection or pool stays open."""
@@ -257,12 +261,14 @@ class PostgresDriver:
 
             async def perform(request: RoundTrip) -> Any:
                 async with self._borrow(op.name, request.statements, is_async=is_async) as (connection, session):
-                    return await _answer(connection, session, self._whole(connection, session, request))
+                    return await _answer(connection, session, self._as_transaction(connection, session, request))
 
             return await adrive(op, perform, work)
         async with self._borrow(op.name, is_async=is_async) as (connection, session):
             opening = [*self._sessions.opening(connection, session, op.access)] if session else []
-            result = await adrive(op, lambda request: _answer(connection, session, _begun(request, opening)), work)
+            result = await adrive(
+                op, lambda request: _answer(connection, session, _with_opening(request, opening)), work
+            )
             if session and not opening:
                 await _answer(connection, session, RoundTrip([_COMMIT]))
             return result
@@ -310,7 +316,7 @@ class PostgresDriver:
         """Whether all round trips of an operation are one transaction."""
         return op.access in _ONE_TRANSACTION or (op.checks_first and self._sessions.citus)
 
-    def _whole(self, connection: AnyConnection, session: Session | None, request: RoundTrip) -> RoundTrip:
+    def _as_transaction(self, connection: AnyConnection, session: Session | None, request: RoundTrip) -> RoundTrip:
         """Return a round trip as a transaction of ours; a statement in a session of ours is one by itself."""
         if session is None or (session.own and len(request.sent()) == 1):
             return request
@@ -322,7 +328,7 @@ class PostgresDriver:
         return op is not self._check and op.access != "migrate" and self._is_pooled
 
     def _stop_workers(self) -> None:
-        for executor in (self._decoders, self._callers):
+        for executor in (self._decode_workers, self._call_workers):
             executor.shutdown()
 
     def _wrap(
@@ -378,7 +384,7 @@ class _Tries:
 # What is sent on one connection
 
 
-def _begun(request: RoundTrip, opening: list[Statement]) -> RoundTrip:
+def _with_opening(request: RoundTrip, opening: list[Statement]) -> RoundTrip:
     """Return a round trip that also sends `opening`, which is empty from then on."""
     if opening:
         request = request._replace(before=(*opening, *request.before))
