@@ -217,7 +217,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         self._said = set()
         self._concurrent_writers = concurrent_writers
         self._checks_unchanged = check_unchanged
-        self._sends_rows = concurrent_writers == "allow" and not check_unchanged
+        self._puts_unchecked = concurrent_writers == "allow" and not check_unchanged
         self._number = next(_NUMBERS)
         if on_load:
             _ = self._codec  # Raises ConfigError if the serializer would not use `on_load`.
@@ -262,7 +262,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         dialect = self._dialect
         if (
             type(encoded) is CheckpointRow
-            and self._sends_rows
+            and self._puts_unchecked
             and dialect.sends_forms
             and (encoded.parent_id or encoded.checkpoint_ns or dialect.begins_in_one)
         ):
@@ -289,7 +289,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         dialect = self._dialect
         if (
             type(encoded) is CheckpointRow
-            and self._sends_rows
+            and self._puts_unchecked
             and dialect.sends_forms
             and (encoded.parent_id or encoded.checkpoint_ns or dialect.begins_in_one)
         ):
@@ -625,7 +625,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
     def _is_one_statement(self, encoded: object) -> TypeGuard[Encoded]:
         """Whether one statement can store a checkpoint that needs its parent for a `DeltaChannel`."""
         one_row = isinstance(encoded, Encoded) and encoded.is_one_row and bool(encoded.replayed)
-        return one_row and self._sends_rows and self._dialect.sends_forms
+        return one_row and self._puts_unchecked and self._dialect.sends_forms
 
     def _remember_stored(self, row: CheckpointRow, known: KnownBlobs | None = None) -> RunnableConfig:
         """Remember the blobs of a stored checkpoint; return the config that names it."""
@@ -673,9 +673,9 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         names = texts("channel", channels, MAX_NAME)
         return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
 
-    def _reads_at_once(self, page: Page, wanted: Sequence[Condition]) -> bool:
+    def _reads_at_once(self, page: Page, conditions: Sequence[Condition]) -> bool:
         """Whether one statement may read the first page of a list, and nothing is to be decided before."""
-        return page.checkpoint_ns is not None and not wanted and self._dialect.sends_forms
+        return page.checkpoint_ns is not None and not conditions and self._dialect.sends_forms
 
     def _page_of(self, page: Page, rows: Sequence[Row]) -> PageReply | Offload | None:
         """Build what a driver has read at once, or return an `Offload` that does; None if that is not all."""
@@ -686,8 +686,8 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         build = partial(build_page, self._dialect, self._codec, self.get_next_version, page, found)
         return build() if size < OFFLOAD_BYTES else Offload(size, build)
 
-    def _list_page(self, page: Page, wanted: Sequence[Condition]) -> Operation[PageReply]:
-        return list_page(self._dialect, self._codec, self.get_next_version, page, wanted)
+    def _list_page(self, page: Page, conditions: Sequence[Condition]) -> Operation[PageReply]:
+        return list_page(self._dialect, self._codec, self.get_next_version, page, conditions)
 
     def _copy(self, source_thread_id: str, target_thread_id: str) -> Operation[None]:
         source, target = thread_text(source_thread_id), thread_text(target_thread_id)
