@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.errors import CheckpointNotFound, Contention, T
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_metadata
 from langgraph_checkpoint_custom.model.outline import Copies, Outline, branch, everything
-from langgraph_checkpoint_custom.operations.delete import BYTES, chunks_of, sends_for
+from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, chunks_of, sends_for
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -53,7 +53,7 @@ def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
             "Choose another target, or delete that thread first"
         )
     if outlined:
-        copies = yield from offload(len(outlined) * BYTES, lambda: everything(Outline(outlined)))
+        copies = yield from offload(len(outlined) * DECISION_BYTES, lambda: everything(Outline(outlined)))
         yield from _store(d, "copy_thread", source, target, outlined, copies)
 
 
@@ -110,7 +110,7 @@ def fork_thread(
         }
         return columns, branch(outline, point)
 
-    start, copies = yield from offload(len(data) + len(outlined) * BYTES, decide)
+    start, copies = yield from offload(len(data) + len(outlined) * DECISION_BYTES, decide)
     if copies is None:
         raise _gone_on("fork_thread", source)
     yield from _store(d, "fork_thread", source, target, outlined, copies, start)

@@ -39,7 +39,7 @@ from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Deciding about a checkpoint takes about as long as decoding this number of bytes.
-BYTES = 1_000
+DECISION_BYTES = 1_000
 _FORMAT = OutlineRow._fields.index("format")
 
 
@@ -161,7 +161,7 @@ def _decide(
         outline = Outline(rows, places, sends)
         return Removal(outline, choose(outline))
 
-    removal = yield from offload(len(rows) * BYTES, decide)
+    removal = yield from offload(len(rows) * DECISION_BYTES, decide)
     return removal, [(checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in chain(*written)]
 
 

@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.model.filter import Condition, matches
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, superseded
 from langgraph_checkpoint_custom.model.records import time_from
-from langgraph_checkpoint_custom.operations.delete import BYTES, remove, sends_for
+from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, remove, sends_for
 from langgraph_checkpoint_custom.operations.due import WEEK
 from langgraph_checkpoint_custom.operations.interrupts import waiting
 from langgraph_checkpoint_custom.operations.sizes import ALL, SizeRow, Total
@@ -122,7 +122,7 @@ def sweep_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy, n
         yield d.drop_thread(thread_id)
         return Outcome()
     outline, thread, keep, wait = found
-    removal, removed = yield from offload(len(rows) * BYTES, _removal, outline, keep)
+    removal, removed = yield from offload(len(rows) * DECISION_BYTES, _removal, outline, keep)
     if not (removal.gone or removal.hidden):
         yield d.rearm_thread(thread_id, now + wait, seen)
         return Outcome(_applies(thread))
@@ -147,7 +147,7 @@ def look_at_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy,
     if found is None:
         return Outcome()
     outline, thread, keep, _ = found
-    _, removed = yield from offload(len(rows) * BYTES, _removal, outline, keep)
+    _, removed = yield from offload(len(rows) * DECISION_BYTES, _removal, outline, keep)
     freed = 0
     if keep == 0:
         (sizes,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
@@ -172,7 +172,7 @@ def _decide(
     """Return the outline of a thread, what decides about it, and its `fate`; None if it has no checkpoint."""
     sends = yield from sends_for(d, thread_id, rows)
     places = {name: (checkpoint_ns, checkpoint_id) for name, checkpoint_ns, checkpoint_id in labels}
-    outline = yield from offload(len(rows) * BYTES, Outline, rows, places, sends)
+    outline = yield from offload(len(rows) * DECISION_BYTES, Outline, rows, places, sends)
     namespaces = {name: ids for name in sorted(outline.namespaces) if (ids := outline.visible(name))}
     if not namespaces:
         return None
@@ -280,4 +280,4 @@ def prospect(d: SqlDialect, thread_id: str) -> Steps[Prospect | None]:
         ids = [row.checkpoint_id for row in outline.rows.values() if not row.hidden]
         return Prospect(max(ids), len(ids), bool(labels)) if ids else None
 
-    return (yield from offload(len(rows) * BYTES, look))
+    return (yield from offload(len(rows) * DECISION_BYTES, look))
