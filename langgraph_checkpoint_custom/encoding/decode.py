@@ -160,7 +160,7 @@ class Decoder:
             self._fail(*self._culprit(error, *stored))
         return self._whole(document, stored.type)
 
-    def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
+    def document_without_objects(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """Decode the checkpoint document without creating the objects of its inline values; `create` creates them."""
         stored = self._stored("checkpoint", type_, data)
 
@@ -173,7 +173,7 @@ class Decoder:
         return self._whole(self._read("checkpoint", stored, read), stored.type)
 
     def create(self, channel: str, value: Any) -> Any:
-        """Create the value of a channel from what `outline` returned for it."""
+        """Create the value of a channel from what `document_without_objects` returned for it."""
         if not self._codec.packs:
             return value
         stored = Stored(MSGPACK, pack(value))

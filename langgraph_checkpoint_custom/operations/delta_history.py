@@ -201,7 +201,7 @@ def _seeds(
             else:
                 if id_range.value is None:
                     raise decoder.corrupt("the stored value is missing", channel)
-                document = document or decoder.outline(id_range.type, id_range.value)
+                document = document or decoder.document_without_objects(id_range.type, id_range.value)
                 if channel not in document["channel_values"]:
                     raise decoder.corrupt("the stored value is missing", channel)
                 seeds[channel] = decoder.create(channel, document["channel_values"][channel])

@@ -169,7 +169,7 @@ def waiting(
         ]
         if not any(questions for _, channel, questions in writes if channel == INTERRUPT):
             continue
-        document = decoder.outline(*stored[0])
+        document = decoder.document_without_objects(*stored[0])
         if interrupts := open_among(document, writes):
             found.append(WaitingThread(thread_id, checkpoint_id, time_from(document.get("ts")), tuple(interrupts)))
     return found

@@ -211,7 +211,7 @@ def _time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[float | None]:
     try:
         ((type_, data),) = rows
         decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "")
-        time = time_from(decoder.outline(type_, data).get("ts"))
+        time = time_from(decoder.document_without_objects(type_, data).get("ts"))
     except Exception:  # The document cannot be read, for any reason.
         return None
     if time is None:
