@@ -66,7 +66,7 @@ from langgraph_checkpoint_custom.model.keys import (
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
 from langgraph_checkpoint_custom.model.pages import asked_page, next_page
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
-from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, Location, must_be_newest, note_read
+from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, Scope, must_be_newest, note_read
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread, threads_of_runs
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
@@ -659,14 +659,14 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         here = key_of(found.config) if found else key_of(config)
         parent_id = key_of(found.parent_config).checkpoint_id if found and found.parent_config else None
         run_id = run_of(merge_metadata(config, {}))
-        note_read(self._location(here), run_id, here.checkpoint_id, parent_id, older=reading.is_older)
+        note_read(self._scope_of(here), run_id, here.checkpoint_id, parent_id, older=reading.is_older)
         return found
 
     def _must_be_newest(self, row: CheckpointRow) -> bool:
         """Whether the checkpoint may be stored only if its parent is the newest of its namespace."""
-        return self._concurrent_writers == "reject" and must_be_newest(self._location(row), row.run_id, row.parent_id)
+        return self._concurrent_writers == "reject" and must_be_newest(self._scope_of(row), row.run_id, row.parent_id)
 
-    def _location(self, key: Key | CheckpointRow) -> Location:
+    def _scope_of(self, key: Key | CheckpointRow) -> Scope:
         return self._number, self._dialect.stored_thread(key.thread_id), key.checkpoint_ns
 
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:

@@ -23,43 +23,41 @@ from contextvars import ContextVar
 from typing import Literal
 
 ConcurrentWriters = Literal["allow", "reject"]
-Location = tuple[int, str, str]
+Scope = tuple[int, str, str]
 """The number that a saver shares with its copies, a thread id and a namespace."""
 
 Start = tuple[str | None, ...]
 """The parents that a fork on purpose may have although they are not the newest checkpoint."""
 
-_FORKS: ContextVar[Mapping[Location, Start]] = ContextVar("langgraph_checkpoint_custom.forks")
-_OF_RUNS: OrderedDict[tuple[Location, str], Start] = OrderedDict()
+_FORKS: ContextVar[Mapping[Scope, Start]] = ContextVar("langgraph_checkpoint_custom.forks")
+_OF_RUNS: OrderedDict[tuple[Scope, str], Start] = OrderedDict()
 # Entries in `_OF_RUNS` at most. They take about 5 MB, and no process has as many runs at the same time.
 RUNS = 10_000
 # Entries in one context at most. A worker may use one context for thread after thread, without an end.
-LOCATIONS = 250
+SCOPES = 250
 
 
 def note_read(
-    location: Location, run_id: str | None, checkpoint_id: str | None, parent_id: str | None, *, older: bool
+    scope: Scope, run_id: str | None, checkpoint_id: str | None, parent_id: str | None, *, older: bool
 ) -> None:
     """Note that a checkpoint was read, by which run if that has an id, and whether a newer one existed (`older`)."""
     forks = dict(_FORKS.get({}))  # A copy, since other contexts share the dict.
-    start = _start(forks.pop(location, None), checkpoint_id, parent_id, older=older)
-    while len(forks) >= LOCATIONS:
+    start = _start(forks.pop(scope, None), checkpoint_id, parent_id, older=older)
+    while len(forks) >= SCOPES:
         del forks[next(iter(forks))]
-    forks[location] = start
+    forks[scope] = start
     _FORKS.set(forks)
     if run_id is not None:
-        _OF_RUNS[location, run_id] = _start(
-            _OF_RUNS.pop((location, run_id), None), checkpoint_id, parent_id, older=older
-        )
+        _OF_RUNS[scope, run_id] = _start(_OF_RUNS.pop((scope, run_id), None), checkpoint_id, parent_id, older=older)
         if len(_OF_RUNS) > RUNS:
             _OF_RUNS.popitem(last=False)
 
 
-def must_be_newest(location: Location, run_id: str | None, parent_id: str | None) -> bool:
+def must_be_newest(scope: Scope, run_id: str | None, parent_id: str | None) -> bool:
     """Return whether a checkpoint may be stored only if its parent is the newest."""
-    start = None if run_id is None else _OF_RUNS.get((location, run_id))
+    start = None if run_id is None else _OF_RUNS.get((scope, run_id))
     if start is None:
-        start = _FORKS.get({}).get(location)
+        start = _FORKS.get({}).get(scope)
     return start is not None and parent_id not in start
 
 

@@ -215,7 +215,7 @@ async def test_what_one_saver_has_read_does_not_count_for_the_next_one(rejecting
 async def test_a_worker_may_serve_any_number_of_threads_in_one_context(
     rejecting: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starts, "LOCATIONS", 5)
+    monkeypatch.setattr(starts, "SCOPES", 5)
     for number in range(50):
         await rejecting.get_tuple(config(f"thread {number}"))
         assert len(starts._FORKS.get({})) <= 5
