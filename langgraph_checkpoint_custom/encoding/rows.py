@@ -37,7 +37,7 @@ from langgraph_checkpoint_custom.model.keys import (
 )
 
 T = TypeVar("T")
-Row = TypeVar("Row", BlobRow, WriteRow)
+AnyRow = TypeVar("AnyRow", BlobRow, WriteRow)
 
 
 class Encoded(NamedTuple):
@@ -162,7 +162,7 @@ def id_or_none(value: object) -> str | None:
 
 
 def seal_rows(
-    codec: Values, placed: Sequence[tuple[Row, Location, str | None]], then: Callable[[list[Row]], T]
+    codec: Values, placed: Sequence[tuple[AnyRow, Location, str | None]], then: Callable[[list[AnyRow]], T]
 ) -> T | Offload:
     """Seal the rows that need it, and return what `then` makes of all rows; an `Offload` that does so if it takes long.
 
@@ -180,7 +180,7 @@ def _is_unsealed(codec: Values, row: BlobRow | WriteRow, names: str | None) -> b
     return names is not None or codec.is_unsealed(Stored(row.type, row.value))
 
 
-def _sealed(codec: Values, row: Row, location: Location, names: str | None) -> Row:
+def _sealed(codec: Values, row: AnyRow, location: Location, names: str | None) -> AnyRow:
     if not _is_unsealed(codec, row, names):
         return row
     type_, value = codec.seal(Stored(row.type, row.value), location, names)
