@@ -67,7 +67,7 @@ def connections_from(
     )
 
 
-class _One:
+class _SingleConnection:
     """A caller's connection, borrowed by one OS thread or one task at a time."""
 
     def __init__(self, connection: SyncConnection | LoopConnection) -> None:
@@ -95,9 +95,9 @@ class Callers(Connections):
         self._sync: Any = None
         self._async: Any = None
         if isinstance(given, (ConnectionPool, Connection)):
-            self._sync = given if isinstance(given, ConnectionPool) else _One(given)
+            self._sync = given if isinstance(given, ConnectionPool) else _SingleConnection(given)
         else:
-            self._async = LoopSource(given) if isinstance(given, AsyncConnectionPool) else _One(given)
+            self._async = LoopSource(given) if isinstance(given, AsyncConnectionPool) else _SingleConnection(given)
             self.loop = self._running_loop
         self._seen_loop = asyncio._get_running_loop()  # A saver made in a loop, as LangGraph's has to be, uses that.
 

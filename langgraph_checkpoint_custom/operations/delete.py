@@ -195,7 +195,7 @@ def remove(
     if (change := d.remove(thread_id, removal, emptied, run_ids)) is None:
         return ()
     replies = yield change._replace(statements=[*first, *change.statements, *more])
-    chunks = _places(chain(*replies[len(first) :]))
+    chunks = _blob_places(chain(*replies[len(first) :]))
     if chunks:
         chunks -= yield from chunks_of(d, thread_id, removal.remaining_blobs({chunk[:2] for chunk in chunks}))
     if chunks:
@@ -208,10 +208,10 @@ def chunks_of(d: SqlDialect, thread_id: str, blobs: Collection[BlobPlace]) -> St
 
     Round trips: 1, or 0 if there are no blobs.
     """
-    return _places(chain(*(yield d.select_chunks(thread_id, blobs)))) if blobs else set()
+    return _blob_places(chain(*(yield d.select_chunks(thread_id, blobs)))) if blobs else set()
 
 
-def _places(rows: Iterable[Row]) -> set[BlobPlace]:
+def _blob_places(rows: Iterable[Row]) -> set[BlobPlace]:
     return {(checkpoint_ns, channel, name) for checkpoint_ns, channel, name in rows}
 
 

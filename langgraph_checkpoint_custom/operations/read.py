@@ -141,17 +141,17 @@ def list_page(
         return PageReply([], None)
     rows = yield from rows_of(d, d.select_page(piece.page))
     tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, wanted)
-    return PageReply(tuples, piece.after(_places(rows)))
+    return PageReply(tuples, piece.after(_page_places(rows)))
 
 
 def build_page(d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, rows: list[TupleRow]) -> PageReply:
     """Build the reply from the rows of a page of a namespace without a filter."""
     tuples = build_tuples(d, codec, next_version, rows, ())
-    return PageReply(tuples, Piece(page, None).after(_places(rows)))
+    return PageReply(tuples, Piece(page, None).after(_page_places(rows)))
 
 
-def _places(rows: Sequence[TupleRow]) -> Sequence[tuple[str, str, str]]:
-    """The id, thread and namespace of each checkpoint."""
+def _page_places(rows: Sequence[TupleRow]) -> Sequence[tuple[str, str, str]]:
+    """The id, thread and namespace of each checkpoint, as `Piece.after` takes them."""
     return [(row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"]
 
 
@@ -174,9 +174,9 @@ def build_tuple(
     if not rows or rows[0].kind == "write":  # Writes can be stored before their checkpoint.
         return None
     head, others = rows[0], rows[1:]
-    one = _One(head, others, {})
+    one = _CheckpointRows(head, others, {})
     if head.channels:
-        one = _One(head, [row for row in others if row.kind != "blob"], _by_name(others))
+        one = _CheckpointRows(head, [row for row in others if row.kind != "blob"], _by_name(others))
     try:
         if found := one.build_ordinary(d, codec):
             if remember:
@@ -189,7 +189,7 @@ def build_tuple(
 
 
 def _build_any(
-    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, one: _One
+    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, one: _CheckpointRows
 ) -> CheckpointTuple:
     """Build any checkpoint."""
     thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
@@ -220,7 +220,7 @@ def build_tuples(
     heads.sort(key=itemgetter(3, 1, 2), reverse=True)
     tuples = []
     for head in heads:
-        one = _One(head, others.get(head[1:4], ()), blobs.get(head[1:3], {}))
+        one = _CheckpointRows(head, others.get(head[1:4], ()), blobs.get(head[1:3], {}))
         error = None
         try:
             if found := one.build_ordinary(d, codec):
@@ -243,7 +243,7 @@ def _by_name(rows: Iterable[TupleRow]) -> dict[tuple[str | None, str | None], Tu
     return {(row.name, row.key): row for row in rows if row.kind == "blob"}
 
 
-class _One(NamedTuple):
+class _CheckpointRows(NamedTuple):
     """The row of one checkpoint, its writes and sends, and the blobs of its namespace."""
 
     head: TupleRow
