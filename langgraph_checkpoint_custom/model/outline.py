@@ -279,7 +279,7 @@ class Removal:
         remaining = (row for name in namespaces for row in self._outline.namespaces[name] if row.place not in self.gone)
         return {blob for blob in blobs_of(remaining) if blob[:2] in channels}
 
-    def found(self, place: Place) -> bool:
+    def was_visible(self, place: Place) -> bool:
         """Whether there was a checkpoint that was not hidden."""
         return place in self._rows and not self._rows[place].hidden
 
@@ -289,7 +289,7 @@ class Removal:
 
     def deletes_visible(self) -> bool:
         """Whether a checkpoint is deleted that was not hidden."""
-        return any(map(self.found, self.gone))
+        return any(map(self.was_visible, self.gone))
 
     def reopened(self) -> dict[Place, set[str]]:
         """Return the checkpoints that become the newest of their namespace, unless they are on another branch.
@@ -311,7 +311,7 @@ class Removal:
                 heads.append((checkpoint_ns, head))
         return self._read_by_children(heads)
 
-    def open(self, places: Iterable[Place]) -> dict[Place, set[str]]:
+    def still_open(self, places: Iterable[Place]) -> dict[Place, set[str]]:
         """Return the places at which nothing is deleted or hidden, as `reopened`; there may be no checkpoint yet."""
         closed = self.gone | self.hidden | {place for place, row in self._rows.items() if row.hidden}
         return self._read_by_children(place for place in places if place not in closed)

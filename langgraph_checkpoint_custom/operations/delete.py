@@ -78,7 +78,7 @@ def delete_for_runs(d: SqlDialect, thread_id: str, run_ids: Sequence[str]) -> St
     Source: BaseCheckpointSaver.delete_for_runs.
     """
     removal, written = yield from _decide(d, thread_id, partial(of_runs, run_ids=run_ids), run_ids)
-    yield from remove(d, thread_id, removal, removal.open(written), run_ids)
+    yield from remove(d, thread_id, removal, removal.still_open(written), run_ids)
 
 
 @operation("exclusive")
@@ -123,7 +123,7 @@ def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     removal, _ = yield from _decide(d, key.thread_id, partial(of_checkpoint, place=place))
     _refuse_labels(removal, f"checkpoint {key.checkpoint_id!r} of thread {key.thread_id!r} was not deleted")
     yield from remove(d, key.thread_id, removal, removal.reopened())
-    return removal.found(place)
+    return removal.was_visible(place)
 
 
 @operation("exclusive")
@@ -137,7 +137,7 @@ def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
     if key.checkpoint_id is None:
         raise checkpoint_not_found(key)
     removal, _ = yield from _decide(d, key.thread_id, partial(later, checkpoint_id=key.checkpoint_id))
-    if not removal.found((key.checkpoint_ns, key.checkpoint_id)):
+    if not removal.was_visible((key.checkpoint_ns, key.checkpoint_id)):
         raise checkpoint_not_found(key)
     _refuse_labels(removal, f"thread {key.thread_id!r} was not changed")
     thread_id, _, checkpoint_id = key

@@ -234,7 +234,7 @@ def test_what_remains_is_complete_and_nothing_else_remains(random: Random) -> No
         assert removal.labels == sorted(name for name, place in outline.labels.items() if place in chosen)
         visible = {place for place, row in outline.rows.items() if not row.hidden}
         assert removal.deletes_visible() == bool(removal.gone & visible)
-        assert {place for place in [*outline.rows, ("", "no such id")] if removal.found(place)} == visible
+        assert {place for place in [*outline.rows, ("", "no such id")] if removal.was_visible(place)} == visible
 
 
 @many
@@ -314,7 +314,7 @@ def test_writes_of_runs_go_where_a_checkpoint_is_visible_or_still_to_come(random
             for place in places
             if place not in outline.rows or (place in left.rows and not left.rows[place].hidden)
         ]
-        assert removal.open(places) == {place: read_from(outline, removal, place) for place in expected}
+        assert removal.still_open(places) == {place: read_from(outline, removal, place) for place in expected}
 
 
 def read_from(outline: Outline, removal: Removal, place: Place) -> set[str]:
