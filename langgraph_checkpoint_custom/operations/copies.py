@@ -46,7 +46,7 @@ def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
     Raises: ThreadExists, Contention.
     Source: BaseCheckpointSaver.copy_thread.
     """
-    outlined, own = yield d.select_copied(source, target)
+    outlined, own = yield d.select_for_copy(source, target)
     if own:
         raise ThreadExists(
             f"thread {target!r} has checkpoints or writes of its own, such as {own[0][0]!r}; nothing was copied. "

@@ -141,17 +141,21 @@ class ThreadStatements(Statements):
         target's newest checkpoint.
         """
         point = {"target": target, "checkpoint_id": checkpoint_id, "run_id": run_id}
-        return self._making(source, target, self.statement("select_fork_point", thread_id=source, **point))
+        return self._select_for_new_thread(
+            source, target, self.statement("select_fork_point", thread_id=source, **point)
+        )
 
-    def select_copied(self, source: str, target: str) -> RoundTrip:
+    def select_for_copy(self, source: str, target: str) -> RoundTrip:
         """Take the locks as `select_fork_point`, and read what a copy is decided by.
 
         That is the cells of the source's `OutlineRow`s; and the id of a checkpoint of the target that the source does
         not have, or has in another form or with other writes, if there is one.
         """
-        return self._making(source, target, self.statement("select_own", thread_id=source, target=target))
+        return self._select_for_new_thread(
+            source, target, self.statement("select_not_in_source", thread_id=source, target=target)
+        )
 
-    def _making(self, source: str, target: str, statement: Statement) -> RoundTrip:
+    def _select_for_new_thread(self, source: str, target: str, statement: Statement) -> RoundTrip:
         # The locks are taken in the order of `lock_threads`. While that of the source is shared, nothing of it is
         # deleted.
         locks = [

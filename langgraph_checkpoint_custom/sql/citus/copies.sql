@@ -1,6 +1,6 @@
 -- Copies and forks of threads, whose rows may move from one server to another.
 
--- name: select_own
+-- name: select_not_in_source
 -- differs: the rows of each thread are read by a statement of its own, and then compared.
 SELECT o.checkpoint_id FROM (
     SELECT checkpoint_ns, checkpoint_id, parent_id, hidden FROM langgraph_checkpoint.checkpoints

@@ -1,7 +1,7 @@
 -- Copies and forks of threads, from `thread_id` to `target`. `model/outline.py` decides what is copied. Rows are copied by
 -- their keys, while the lock of the source is shared, so that nothing of it is deleted.
 
--- name: select_own
+-- name: select_not_in_source
 -- What a copy is decided by, with the outline: the id of a checkpoint of the target that the source does not have, or has
 -- in another form; or to which somebody wrote what the source does not have.
 SELECT t.checkpoint_id FROM langgraph_checkpoint.checkpoints t
