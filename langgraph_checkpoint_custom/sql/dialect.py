@@ -47,7 +47,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def insert_checkpoint(self, row: CheckpointRow) -> RoundTrip:
         """Store a checkpoint with `put_form`, and with a first one the row of the thread."""
         form, params = self.put_form(row)
-        arming = self._arming(row) if form is self._found.layout.put else ()
+        arming = self._arming(row) if form is self._shared.layout.put else ()
         return self._send(form.with_params(params), *arming)
 
     def _arming(self, row: CheckpointRow) -> Sequence[Statement]:
@@ -62,7 +62,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
         The reply has a row if it was stored. It may be empty for another reason; `put_checkpoint` finds out.
         """
         parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
-        return self._found.layout.put_on_parent, (*self.put_form(row)[1], *parent)
+        return self._shared.layout.put_on_parent, (*self.put_form(row)[1], *parent)
 
     def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip | None:
         """Store a checkpoint with `put_on_parent_form`; None with Citus, where `put_checkpoint` has to do that.
@@ -98,7 +98,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
         Of regular writes with one key the first one remains, of special ones (`idx` < 0) the last.
         """
-        return self._found.layout.writes.get(len(rows))
+        return self._shared.layout.writes.get(len(rows))
 
     def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> tuple[Any, ...]:
         """The parameters of `writes_form`."""
@@ -126,8 +126,8 @@ class SqlDialect(StoreStatements, ThreadStatements):
         if self.tenant:
             thread_id = self.stored_thread(thread_id)
         if checkpoint_id is None:
-            return self._found.layout.latest, (thread_id, checkpoint_ns)
-        return self._found.layout.exact, (thread_id, checkpoint_ns, checkpoint_id)
+            return self._shared.layout.latest, (thread_id, checkpoint_ns)
+        return self._shared.layout.exact, (thread_id, checkpoint_ns, checkpoint_id)
 
     def read_rows(self, key: Key, reply: Sequence[Row]) -> list[TupleRow] | None:
         """The rows of the reply to `read_form`; None if there is more of the checkpoint: on SQLite, its blobs."""
@@ -140,7 +140,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def page_form(self, page: Page) -> tuple[Form, tuple[str | int, ...]]:
         """What reads the rows of a page of a namespace without a filter, and its parameters."""
         thread_id = self.stored_thread(page.thread_id or "")
-        return self._found.layout.page, (thread_id, page.checkpoint_ns or "", page.floor, page.before, page.limit)
+        return self._shared.layout.page, (thread_id, page.checkpoint_ns or "", page.floor, page.before, page.limit)
 
     def select_rest(self, rows: Sequence[Row]) -> RoundTrip | None:
         """Read what is left of the checkpoints of these rows; None if they are complete."""

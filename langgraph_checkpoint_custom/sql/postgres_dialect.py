@@ -19,7 +19,7 @@ from langgraph_checkpoint_custom.migrations import Migration, load_migrations, l
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA, load_statements, with_rows
-from langgraph_checkpoint_custom.sql.statements import ON_PARENT, Found, Layout
+from langgraph_checkpoint_custom.sql.statements import ON_PARENT, Layout, SharedLayout
 
 # Writes of a task that are sent as rows of VALUES at most; more are sent as arrays. A node seldom has more.
 FEW = 16
@@ -64,17 +64,17 @@ class PostgresDialect(SqlDialect):
     _percent = "%%"
 
     def __init__(self, schema: str) -> None:
-        found = Found(_layout(schema, None), is_certain=False)
-        super().__init__(found, location=f"schema {schema!r}", schema=schema)
+        shared = SharedLayout(_layout(schema, None), is_certain=False)
+        super().__init__(shared, location=f"schema {schema!r}", schema=schema)
 
     @property
     def sends_forms(self) -> bool:
         """Whether a driver may send a form as it is, and several in a batch."""
-        return self._found.is_certain and not (self.tenant or self._found.layout.name)
+        return self._shared.is_certain and not (self.tenant or self._shared.layout.name)
 
     def learn_layout(self, name: str | None) -> None:
         """Learn how the tables are laid out, as `schema_state` has read it."""
-        self._found.layout, self._found.is_certain = _layout(self._schema, name), True
+        self._shared.layout, self._shared.is_certain = _layout(self._schema, name), True
 
     def migrations_of(self, layout: str | None) -> Sequence[Migration]:
         """The migrations that create tables in this layout."""
@@ -109,7 +109,7 @@ class PostgresDialect(SqlDialect):
         lists = (
             map(_text_array, row[7:11]) if row.delta_channels or row.blob_channels else (_text_array(row[7]), *_EMPTY)
         )
-        layout = self._found.layout
+        layout = self._shared.layout
         form = layout.put if row.parent_id or row.checkpoint_ns else layout.first_put
         return form, (thread_id, *row[1:7], *lists, *row[11:], self.tenant)
 
@@ -148,7 +148,7 @@ class PostgresDialect(SqlDialect):
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task in one statement."""
-        form = self._found.layout.writes.get(len(rows))
+        form = self._shared.layout.writes.get(len(rows))
         if claim is None and form is not None:
             return self._send(form.with_params(self.writes_params(key, rows)))
         arrays = _write_arrays([self.writes_params(key, rows)])

@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, TupleRow,
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS, BlobPlace
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
-from langgraph_checkpoint_custom.sql.statements import ON_PARENT, Found, Layout
+from langgraph_checkpoint_custom.sql.statements import ON_PARENT, Layout, SharedLayout
 
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
@@ -60,7 +60,7 @@ class SqliteDialect(SqlDialect):
     )
 
     def __init__(self, path: str) -> None:
-        super().__init__(Found(_layout(), is_certain=True), location=path, schema="main")
+        super().__init__(SharedLayout(_layout(), is_certain=True), location=path, schema="main")
 
     @property
     def sends_forms(self) -> bool:
@@ -88,7 +88,7 @@ class SqliteDialect(SqlDialect):
         """What stores a checkpoint that is one row, and its parameters."""
         thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id
         lists = map(self.array, row[7:11]) if row.delta_channels or row.blob_channels else (self.array(row[7]), *_EMPTY)
-        return self._found.layout.put, (thread_id, *row[1:7], *lists, *row[11:])
+        return self._shared.layout.put, (thread_id, *row[1:7], *lists, *row[11:])
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Read the problems. No other transaction writes between this and `store_checked`."""
@@ -166,7 +166,7 @@ class SqliteDialect(SqlDialect):
         statements = []
         for at in range(0, len(rows), WRITES):
             some = rows[at : at + WRITES]
-            form = self._found.layout.writes[len(some)]
+            form = self._shared.layout.writes[len(some)]
             statements.append(form.with_params(self.writes_params(key, some)))
         if claim:
             statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))

@@ -56,7 +56,7 @@ ON_PARENT = "insert_checkpoint_on_parent"
 
 
 @dataclass
-class Found:
+class SharedLayout:
     """The layout of the tables, which a dialect and its copies for tenants have in common.
 
     A saver finds out when it checks the tables, before its first operation.
@@ -70,7 +70,7 @@ class Statements(ABC):
     """The statements of one database, and the round trips that are made of them.
 
     Args:
-        found: The layout of the tables.
+        shared: The layout of the tables.
         location: Where the tables are, for messages.
         schema: The schema of the tables.
     """
@@ -92,8 +92,8 @@ class Statements(ABC):
     _percent: ClassVar[str] = "%"
     """A percent sign as it is written in a statement."""
 
-    def __init__(self, found: Found, *, location: str, schema: str) -> None:
-        self._found = found
+    def __init__(self, shared: SharedLayout, *, location: str, schema: str) -> None:
+        self._shared = shared
         self.location = location
         self._schema = schema
         self.tenant = ""
@@ -103,12 +103,12 @@ class Statements(ABC):
     @property
     def layout(self) -> str | None:
         """The name of the layout, as far as it is known: "citus" if Citus distributes the tables."""
-        return self._found.layout.name
+        return self._shared.layout.name
 
     @property
     def migrations(self) -> Sequence[Migration]:
         """The migrations that create the tables, in order."""
-        return self._found.layout.migrations
+        return self._shared.layout.migrations
 
     def migrations_of(self, layout: str | None) -> Sequence[Migration]:
         """The migrations that create tables in a layout."""
@@ -125,7 +125,7 @@ class Statements(ABC):
 
     @property
     def _texts(self) -> Mapping[str, str]:
-        return self._found.layout.texts
+        return self._shared.layout.texts
 
     # Thread ids and lists
 
