@@ -264,7 +264,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
             type(encoded) is CheckpointRow
             and self._puts_unchecked
             and dialect.sends_forms
-            and (encoded.parent_id or encoded.checkpoint_ns or dialect.begins_in_one)
+            and (encoded.parent_id or encoded.checkpoint_ns or dialect.first_put_is_complete)
         ):
             self._driver.send(*dialect.put_form(encoded))
             return self._remember_stored(encoded)
@@ -291,7 +291,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
             type(encoded) is CheckpointRow
             and self._puts_unchecked
             and dialect.sends_forms
-            and (encoded.parent_id or encoded.checkpoint_ns or dialect.begins_in_one)
+            and (encoded.parent_id or encoded.checkpoint_ns or dialect.first_put_is_complete)
         ):
             await self._driver.asend(*dialect.put_form(encoded))
             return self._remember_stored(encoded)

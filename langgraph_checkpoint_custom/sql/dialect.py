@@ -41,7 +41,8 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def put_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint that is one row and refers to no other rows, and its parameters.
 
-        A checkpoint that exists is replaced. `begins_in_one` says whether that is all for the first one of a thread.
+        A checkpoint that exists is replaced. `first_put_is_complete` says whether that is all for the first one of a
+        thread.
         """
 
     def insert_checkpoint(self, row: CheckpointRow) -> RoundTrip:

@@ -53,7 +53,7 @@ class PostgresDialect(SqlDialect):
     filter_contains = True
     one_writer = False
     negative_limit = 0
-    begins_in_one = True
+    first_put_is_complete = True
     sent_for: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
         {
             "delete_thread": ("delete_thread", "drop_thread"),

@@ -40,7 +40,7 @@ class SqliteDialect(SqlDialect):
     filter_contains = False
     one_writer = True
     negative_limit = None
-    begins_in_one = False
+    first_put_is_complete = False
     sent_for = MappingProxyType(
         {
             "delete_thread": (

@@ -85,7 +85,7 @@ class Statements(ABC):
     """Whether a transaction that writes keeps out all others."""
     negative_limit: ClassVar[int | None]
     """What a limit below zero means, as in LangGraph's saver of the database; None means all."""
-    begins_in_one: ClassVar[bool]
+    first_put_is_complete: ClassVar[bool]
     """Whether one statement stores the first checkpoint of a thread and the row of the thread."""
     sent_for: ClassVar[Mapping[str, Sequence[str]]]
     """The statements that are sent for a name, in their order, where that is not the one statement of that name."""
