@@ -150,9 +150,9 @@ class PostgresDriver:
         source = self._connections.loop_source()
         if source is None or not (self._sends_forms and self._ready):
             return await self.arun(operation_of(form, params))
-        if not alone and form.together and (source.queues or source.users >= source.size):
+        if not alone and form.batching and (source.queues or source.users >= source.size):
             send = partial(self.asend, form, params, alone=True)
-            return await send_together(source, partial(self._together, form.operation), form.together, params, send)
+            return await send_together(source, partial(self._exchange, form.operation), form.batching, params, send)
         connection = error = None
         try:
             connection = await source.getconn()
@@ -169,7 +169,7 @@ class PostgresDriver:
                 await source.putconn(connection)
         return await self._retrying(operation_of(form, params), error, is_async=True)
 
-    async def _together(self, name: str, take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
+    async def _exchange(self, name: str, take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
         """Make the round trip of a batch, which is taken when there is a connection."""
         async with self._borrow(name, is_async=True) as (connection, session):
             request = take()

@@ -15,7 +15,7 @@ from typing import Any
 
 from langgraph_checkpoint_custom.drivers.postgres_pools import LoopSource
 from langgraph_checkpoint_custom.engine.batching import Call, Queue
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Together
+from langgraph_checkpoint_custom.engine.operation import Batching, RoundTrip, Row
 
 # Makes the round trip that a function returns when there is a connection; none is made for None.
 Exchange = Callable[[Callable[[], RoundTrip | None]], Awaitable[Sequence[Any]]]
@@ -24,7 +24,7 @@ Exchange = Callable[[Callable[[], RoundTrip | None]], Awaitable[Sequence[Any]]]
 async def send_together(
     source: LoopSource,
     exchange: Exchange,
-    together: Together,
+    batching: Batching,
     params: Sequence[Any],
     alone: Callable[[], Awaitable[list[Row]]],
 ) -> list[Row]:
@@ -32,47 +32,47 @@ async def send_together(
 
     That is done if a connection is free and no call waits that it would overtake, or after the batch has failed.
     """
-    key = together.key(params) if together.key else None
-    queue = source.queues.get(together)
+    key = batching.key(params) if batching.key else None
+    queue = source.queues.get(batching)
     if source.users < source.size and (queue is None or not queue.holds(key)):
         return await alone()
     if queue is None:
-        queue = source.queues[together] = Queue()
+        queue = source.queues[batching] = Queue()
     call: Call[Any] = Call(params, key, asyncio.get_running_loop().create_future())
     queue.waiting.append(call)
-    _begin_next(source, exchange, together, queue)
+    _begin_next(source, exchange, batching, queue)
     try:
         rows: list[Row] | None = await call.answer
         return await alone() if rows is None else rows
     finally:
         if not call.answer.cancelled() and call.answer.result() is None:
             queue.leave([call])  # Until now, no later call with its key was sent.
-            _begin_next(source, exchange, together, queue)
+            _begin_next(source, exchange, batching, queue)
 
 
-def _begin_next(source: LoopSource, exchange: Exchange, together: Together, queue: Queue[Any]) -> None:
+def _begin_next(source: LoopSource, exchange: Exchange, batching: Batching, queue: Queue[Any]) -> None:
     """Begin the next batch if calls wait, unless one waits for a connection already."""
     if queue.waiting and not queue.is_awaited:
         queue.is_awaited = True
-        task = asyncio.get_running_loop().create_task(_send_batch(source, exchange, together, queue))
+        task = asyncio.get_running_loop().create_task(_send_batch(source, exchange, batching, queue))
         source.batches.add(task)
         task.add_done_callback(source.batches.discard)
-    elif queue.is_empty and source.queues.get(together) is queue:
-        del source.queues[together]
+    elif queue.is_empty and source.queues.get(batching) is queue:
+        del source.queues[batching]
 
 
-async def _send_batch(source: LoopSource, exchange: Exchange, together: Together, queue: Queue[Any]) -> None:
+async def _send_batch(source: LoopSource, exchange: Exchange, batching: Batching, queue: Queue[Any]) -> None:
     batch: list[Call[Any]] | None = None
     answers: Sequence[list[Row]] = ()
 
     def take() -> RoundTrip | None:
         nonlocal batch
         batch = _take(queue)
-        return together.merge([call.params for call in batch]) if len(batch) > 1 else None
+        return batching.merge([call.params for call in batch]) if len(batch) > 1 else None
 
     try:
         if rows := await exchange(take):
-            answers = together.split(rows, [call.params for call in batch or ()])
+            answers = batching.split(rows, [call.params for call in batch or ()])
     except Exception:  # Each call finds out why when it is sent alone.
         pass
     finally:
@@ -81,7 +81,7 @@ async def _send_batch(source: LoopSource, exchange: Exchange, together: Together
         for call, rows in zip_longest(batch, answers):
             if not call.answer.cancelled():
                 call.answer.set_result(rows)
-        _begin_next(source, exchange, together, queue)
+        _begin_next(source, exchange, batching, queue)
 
 
 def _take(queue: Queue[Any]) -> list[Call[Any]]:

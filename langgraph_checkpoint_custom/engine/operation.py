@@ -60,12 +60,12 @@ class RoundTrip(NamedTuple):
         return replies[first : first + len(self.statements)]
 
 
-def together(trips: Sequence[RoundTrip]) -> RoundTrip:
+def one_trip(trips: Sequence[RoundTrip]) -> RoundTrip:
     """Return one round trip for several that send the same around their statements."""
     return trips[0]._replace(statements=[statement for trip in trips for statement in trip.statements])
 
 
-class Together(NamedTuple):
+class Batching(NamedTuple):
     """How several calls of one form become one round trip.
 
     Attributes:
@@ -91,7 +91,7 @@ class Form(NamedTuple):
     access: Access
     name: str
     sql: str
-    together: Together | None = None
+    batching: Batching | None = None
 
     def with_params(self, params: Sequence[Any]) -> Statement:
         """Return the statement of one call."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Steps, operation, together
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Steps, one_trip, operation
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -52,7 +52,7 @@ def store_together(d: SqlDialect, thread_id: str, trips: Sequence[RoundTrip]) ->
     Round trips: 1.
     Idempotent: as these.
     """
-    yield together(trips)
+    yield one_trip(trips)
 
 
 @operation("write")

@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, operation, together
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
@@ -97,7 +97,7 @@ def get_with_writes(
     Round trips: 1.
     Raises: CorruptCheckpoint.
     """
-    replies = yield together([d.select_checkpoint(key) for key in keys])
+    replies = yield one_trip([d.select_checkpoint(key) for key in keys])
     tuples = []
     for reply in replies:
         rows = yield from complete(d, reply)

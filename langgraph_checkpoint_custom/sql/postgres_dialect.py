@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from langgraph_checkpoint_custom.encoding.rows import Encoded
-from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement, Together
+from langgraph_checkpoint_custom.engine.operation import Batching, Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -186,13 +186,13 @@ def _layout(schema: str, name: str | None) -> Layout:
         for migration in load_migrations("postgres")
     ]
     put, first_put = (
-        Form("put", "write", one, texts[one], Together(_first_three, partial(_put_together, texts, many), _no_rows))
+        Form("put", "write", one, texts[one], Batching(_first_three, partial(_put_together, texts, many), _no_rows))
         for one, many in (
             ("insert_checkpoint", "insert_checkpoints"),
             ("insert_first_checkpoint", "insert_first_checkpoints"),
         )
     )
-    writes = Together(_first_four, partial(_write_together, texts), _no_rows)
+    writes = Batching(_first_four, partial(_write_together, texts), _no_rows)
     return Layout(
         name,
         MappingProxyType(texts),
@@ -212,8 +212,8 @@ def _layout(schema: str, name: str | None) -> Layout:
 
 def _read_form(texts: Mapping[str, str], name: str, of_many: str) -> Form:
     """Return what reads one checkpoint, with its parameters by position: each occurs once, in the order of a key."""
-    together = Together(None, partial(_read_together, of_many, texts[of_many]), _rows_of_each)
-    return Form("get_tuple", "read", name, _PARAMETER.sub("%s", texts[name]), together)
+    batching = Batching(None, partial(_read_together, of_many, texts[of_many]), _rows_of_each)
+    return Form("get_tuple", "read", name, _PARAMETER.sub("%s", texts[name]), batching)
 
 
 # Batches of the calls of one form. The thread ids are stored ones, and there is no tenant.

@@ -78,8 +78,8 @@ BATCHED: dict[str, tuple[Callable[[SqlDialect, str], tuple[Form, Sequence[Any]]]
 def test_postgres_reads_by_index_for_many(postgres_store: str, case: str, size: int, generic: bool) -> None:
     make, bound = BATCHED[case]
     forms, calls = zip(*[make(POSTGRES, f"t{n}") for n in range(1, size + 1)], strict=True)
-    (together,) = {form.together for form in forms}
-    (statement,) = together.merge(calls).statements
+    (batching,) = {form.batching for form in forms}
+    (statement,) = batching.merge(calls).statements
     with psycopg.connect(postgres_store) as connection:
         plan = explain(connection, statement, generic=generic)
         scans, rows = table_reads(plan)
