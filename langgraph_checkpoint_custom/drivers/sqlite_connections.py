@@ -488,7 +488,7 @@ def _give_back_pages(connection: sqlite3.Connection) -> None:
 
 
 def reply(connection: sqlite3.Connection, request: RoundTrip) -> Any:
-    """Send the statements of a round trip and return the reply."""
+    """Send the statements of a round trip and return the reply; here, no round trip has others `before` or `after`."""
     replies: list[list[Row]] = []
     for _, sql, params in request.statements:
         if isinstance(params, list):

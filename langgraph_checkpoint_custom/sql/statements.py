@@ -86,7 +86,7 @@ class Statements(ABC):
     negative_limit: ClassVar[int | None]
     """What a limit below zero means, as in LangGraph's saver of the database; None means all."""
     first_put_is_complete: ClassVar[bool]
-    """Whether one statement stores the first checkpoint of a thread and the row of the thread."""
+    """Whether one form stores the first checkpoint of a thread and the row of the thread; with Citus none is sent."""
     sent_for: ClassVar[Mapping[str, Sequence[str]]]
     """The statements that are sent for a name, in their order, where that is not the one statement of that name."""
     _percent: ClassVar[str] = "%"
