@@ -119,7 +119,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint: `TupleRow`. `select_rest` reads those that are left."""
-        return self.ask("page_latest" if key.checkpoint_id is None else "page_exact", **key._asdict())
+        return self.ask("rows_of_latest" if key.checkpoint_id is None else "rows_of_exact", **key._asdict())
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads the rows of one checkpoint, and its parameters."""

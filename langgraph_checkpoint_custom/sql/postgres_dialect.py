@@ -200,8 +200,8 @@ def _layout(schema: str, name: str | None) -> Layout:
         put=put,
         first_put=put if name else first_put,  # Citus has no statement that inserts into two tables.
         put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
-        latest=_read_form(texts, "page_latest", "page_of_latest"),
-        exact=_read_form(texts, "page_exact", "page_of_exact"),
+        latest=_read_form(texts, "rows_of_latest", "rows_of_each_latest"),
+        exact=_read_form(texts, "rows_of_exact", "rows_of_each_exact"),
         page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"]),
         writes={
             size: Form("put_writes", "write", "insert_few_writes", with_rows(texts["insert_few_writes"], size), writes)

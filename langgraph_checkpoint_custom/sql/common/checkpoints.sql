@@ -63,7 +63,7 @@ WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkp
 
 -- A read is a page of checkpoints and, of these, the checkpoints themselves, their blobs, chunks, writes and sends.
 
--- name: page_latest
+-- name: rows_of_latest
 WITH page AS MATERIALIZED (
     -- include: from_checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
@@ -71,7 +71,7 @@ WITH page AS MATERIALIZED (
 )
 -- include: rows_of_one
 
--- name: page_exact
+-- name: rows_of_exact
 WITH page AS MATERIALIZED (
     -- include: from_checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s

@@ -160,8 +160,8 @@ WITH page AS MATERIALIZED (
 -- OFFSET 0: if statistics are wrong, a generic plan would otherwise find the ids in the index of all threads.
 SELECT checkpoint_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s OFFSET 0
 
--- name: page_of_latest
--- page_latest for a batch.
+-- name: rows_of_each_latest
+-- rows_of_latest for a batch.
 WITH page AS MATERIALIZED (
     SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[]) AS k (thread_id, checkpoint_ns)
     CROSS JOIN LATERAL (
@@ -172,8 +172,8 @@ WITH page AS MATERIALIZED (
 )
 -- include: rows_of_page
 
--- name: page_of_exact
--- page_exact for a batch.
+-- name: rows_of_each_exact
+-- rows_of_exact for a batch.
 WITH page AS MATERIALIZED (
     SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[])
         AS k (thread_id, checkpoint_ns, checkpoint_id)
