@@ -161,6 +161,8 @@ def _newest(d: SqlDialect, asked: ThreadPage, rows: list[Row], most: int | None)
         # A thread whose newest checkpoint is older than the end is found again later. This one is a subgraph's.
         new = [row for row in found if row[1] is not None and _age(row) >= _age(end)]
         rows += new
+        if end[2] < asked.floor:
+            return None
         asked = asked._replace(before=end[2], thread_below=d.own_thread_id(end[0]), limit=asked.limit - len(new))
         searched, reach = searched + reach, reach * FARTHER
     return asked

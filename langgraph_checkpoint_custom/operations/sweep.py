@@ -16,7 +16,7 @@ from zlib import crc32
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation, together
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, one_trip, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, superseded
@@ -224,7 +224,7 @@ def _waits(d: SqlDialect, codec: Values, key: Key) -> Steps[bool]:
 
     Round trips: 1.
     """
-    writes, document = yield together([d.ask("select_questions", **key._asdict()), d.select_document(key)])
+    writes, document = yield one_trip([d.ask("select_questions", **key._asdict()), d.select_document(key)])
     try:
         return bool(waiting(codec, [(key.checkpoint_id or "", key.thread_id)], [writes], [document]))
     except Exception:  # CorruptCheckpoint, or any error of the user's serializer.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+import langgraph_checkpoint_custom
 from langgraph_checkpoint_custom import SqliteSaver
 from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.cli.app import GROUPS
@@ -47,8 +49,8 @@ def test_the_help_lists_every_command_once_in_its_group(capsys: pytest.CaptureFi
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
-    project = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
-    (version,) = re.findall(r'^version = "(.*)"$', project, re.MULTILINE)
+    version = metadata.version("langgraph-checkpoint-custom")
+    assert version == langgraph_checkpoint_custom.__version__
     assert output(capsys, "--version") == f"langgraph-checkpoint-custom {version}\n"
 
 

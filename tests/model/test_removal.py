@@ -77,7 +77,7 @@ def applied(
     if opens:
         emptied = plan.reopened()
     if runs:
-        emptied = plan.open({write[:2] for write in thread.writes if write[4] in runs})
+        emptied = plan.still_open({write[:2] for write in thread.writes if write[4] in runs})
     writes = {w for w in writes if not (w[:2] in emptied and (not runs or w[4] in runs) and w[5] not in emptied[w[:2]])}
     if after and plan.deletes_visible():
         writes = {w for w in writes if not (w[1] > after and w[:2] not in outline.rows)}
