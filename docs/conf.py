@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 project = "langgraph-checkpoint-custom"
 html_title = project
 root_doc = "README"
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "benchmarks/**.md"]
+include_patterns = ["*.md", "docs/*.md", "benchmarks/**.md"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4  # As on GitHub.
 html_theme = "furo"
@@ -31,7 +31,7 @@ def with_navigation(app: Sphinx, name: str, source: list[str]) -> None:
     """Put the documents that the README lists in its last section into the navigation, in groups of the same names."""
     if name == root_doc:
         for group, links in re.findall(r"^- \*\*(.*?):\*\*((?:.*\n)(?:  .*\n)*)", source[0], re.MULTILINE):
-            found = re.findall(r"\[([^]]*)\]\(([^)]*)\)", links)
+            found = re.findall(r"\[([^]]*)\]\(([^)]*)\)", re.sub(r"\s+", " ", links))
             entries = [f"{title[:1].upper()}{title[1:]} <{path}>" for title, path in found]
             source[0] += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {group}", "", *entries, "```", ""])
 
