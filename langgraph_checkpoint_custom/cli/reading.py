@@ -26,7 +26,7 @@ from langgraph_checkpoint_custom.cli.common import (
     without_classes,
 )
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, show_source, size, table, tell
-from langgraph_checkpoint_custom.cli.times import Times, Utc
+from langgraph_checkpoint_custom.cli.times import Times, Utc, moment
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, config_of, right_above
@@ -74,6 +74,18 @@ Where = Annotated[
 Before = Annotated[
     str | None, typer.Option(metavar="CURSOR", help="continue where the last page ended", show_default=False)
 ]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="only threads whose newest checkpoint was made since then: 24h, or a date, also with a time",
+        show_default=False,
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="only threads whose newest checkpoint was made before that", show_default=False),
+]
 Full = Annotated[bool, typer.Option("--full", help="show values in full", show_default=False)]
 
 
@@ -93,6 +105,8 @@ def threads(
         ),
     ] = None,
     state: Annotated[State | None, typer.Option(help="only threads in this state", show_default=False)] = None,
+    since: Since = None,
+    until: Until = None,
     utc: Utc = False,
     url: Url = None,
     schema: Schema = None,
@@ -107,7 +121,7 @@ def threads(
     with opened(url, tenant, schema=schema, reads=True) as opener:
         saver = without_classes(opener)
         started = time.monotonic()
-        found, last = _page(saver, wanted, before, state, limit)
+        found, last = _page(saver, wanted, before, state, limit, since, until)
         hint = _hint(saver, wanted) if wanted and time.monotonic() - started >= SLOW else None
         ids, run, d = [one.record.thread_id for one in found], saver.backend.driver.run, saver.backend.dialect
         counts = run(sizes_of_threads(d, ids, ALL if as_json else MOST))
@@ -147,13 +161,20 @@ class _Listed(NamedTuple):
 
 
 def _page(
-    saver: CheckpointSaver, wanted: dict[str, Any] | None, before: str | None, state: State | None, limit: int
+    saver: CheckpointSaver,
+    wanted: dict[str, Any] | None,
+    before: str | None,
+    state: State | None,
+    limit: int,
+    since: str | None,
+    until: str | None,
 ) -> tuple[list[_Listed], ThreadRecord | None]:
     """Return a page of threads, and the last one that was looked at, unless all were."""
     most, indexed = (REACH, None) if state in _SEARCHED else (limit, state)
     found: list[_Listed] = []
     number, last = 0, None
-    for last in saver.threads(filter=wanted, state=indexed, before=_cursor(before), limit=most):
+    period: Any = {"since": moment(since), "until": moment(until)}
+    for last in saver.threads(filter=wanted, state=indexed, before=_cursor(before), limit=most, **period):
         number += 1
         one = _listed(saver, last)
         if state in (None, one.state):
@@ -183,6 +204,8 @@ def failures(
     where: Where = None,
     limit: Limit = 20,
     before: Before = None,
+    since: Since = None,
+    until: Until = None,
     utc: Utc = False,
     url: Url = None,
     schema: Schema = None,
@@ -192,7 +215,7 @@ def failures(
     """List the tasks that have failed and not succeeded since: the thread, the node, the error and when it began."""
     with opened(url, tenant, schema=schema, reads=True) as opener:
         saver = without_classes(opener)
-        found, last = _page(saver, wanted_of(where or ()), before, "failed", limit)
+        found, last = _page(saver, wanted_of(where or ()), before, "failed", limit, since, until)
         rows = []
         for one in found:
             assert one.found is not None

@@ -28,7 +28,7 @@ from langgraph_checkpoint_custom.cli.common import (
 )
 from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, size, table, tell
 from langgraph_checkpoint_custom.cli.reading import Where
-from langgraph_checkpoint_custom.cli.times import Times, Utc
+from langgraph_checkpoint_custom.cli.times import Times, Utc, span
 from langgraph_checkpoint_custom.engine.operation import follow
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.records import SweepStatus
@@ -37,7 +37,6 @@ from langgraph_checkpoint_custom.tools.finding import wanted_of
 
 commands = typer.Typer()
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -84,12 +83,12 @@ def sweep(
     Without such an option, only threads whose time to live is over; those are deleted in any case.
     """
     keep = Retention(
-        older_than=None if older_than is None else _time(older_than),
+        older_than=None if older_than is None else span(older_than),
         keep_last=keep_last,
         max_bytes=None if max_bytes is None else _size(max_bytes),
         filter=wanted_of(where or ()),
         max_threads=max_threads,
-        max_seconds=None if max_time is None else _time(max_time).total_seconds(),
+        max_seconds=None if max_time is None else span(max_time).total_seconds(),
         pause=pause,
     )
     tenants = whether_all(tenant, no_tenants)
@@ -141,7 +140,7 @@ def set_ttl(
     as_json: Json = False,
 ) -> None:
     """Give a thread a time to live, after which a sweep deletes it."""
-    time = None if ttl == "none" else _time(ttl)
+    time = None if ttl == "none" else span(ttl)
     strategy: Literal["delete", "keep_latest"] = "keep_latest" if keep_latest else "delete"
     with opened(url, tenant, schema=schema) as saver:
         saver.set_ttl(thread, time, strategy=strategy)
@@ -167,7 +166,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Say when the last sweep was complete and what is overdue; the exit code is 1 if that is too late."""
-    limit, times, tenants = _time(within), Times(utc), whether_all(tenant, no_tenants)
+    limit, times, tenants = span(within), Times(utc), whether_all(tenant, no_tenants)
     with opened(url, tenant, schema=schema, reads=True) as saver:
         found = [(one.backend.dialect.tenant, one.sweep_status()) for one in savers_of(saver, tenants)]
         mention_tenants(saver, tenant, are_in=tenants)
@@ -236,13 +235,6 @@ def erase(
             complain(f"thread {thread!r}{f' of {whose}' if whose else ''} has metadata that cannot be read; it stays")
     if done.unreadable:
         raise typer.Exit(1)
-
-
-def _time(text: str) -> timedelta:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
-    if found is None:
-        raise ConfigError(f"{text!r} is not a time; write a number and s, m, h, d or w, such as 30d")
-    return timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
 
 
 def _size(text: str) -> int:

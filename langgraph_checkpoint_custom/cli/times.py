@@ -1,16 +1,40 @@
-"""Prints times in the local zone, or in UTC with `--utc`. A table says the zone in its head."""
+"""Prints times in the local zone, or in UTC with `--utc`, and reads times. A table says the zone in its head."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import re
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
 from typing import Annotated
 
 import typer
 
+from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.records import time_from
 
 Utc = Annotated[bool, typer.Option("--utc", help="print times in UTC, not in the local zone", show_default=False)]
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def span(text: str) -> timedelta:
+    """Return a span of time, such as "90m"."""
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text):
+        with suppress(OverflowError):
+            return timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
+    raise ConfigError(f"{text!r} is not a time; write a number and s, m, h, d or w, such as 30d")
+
+
+def moment(text: str | None) -> datetime | None:
+    """Return the time that a text says: "24h" ago, a date, or a date with a time, in the local zone or with another."""
+    if text is None:
+        return None
+    with suppress(ValueError, OverflowError):
+        if text[-1:].isalpha() and not text.endswith("Z"):
+            return datetime.now(timezone.utc) - span(text)
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone()
+    raise ConfigError(f"{text!r} is not a time; write for example 24h, 2026-01-31, or 2026-01-31T18:30")
 
 
 class Times:

@@ -229,6 +229,12 @@ def test_failures_and_histories_name_the_nodes(cli: Cli) -> None:
         ("retried beside a failed one", "fails1", error),
         ("sent task", "fails", error),
     }
+    for newer in ("1h", "2001-01-31", "2001-01-31T18:30+02:00", "2001-01-31T18:30:00Z"):
+        assert cli.json("failures", "--since", newer) == cli.json("failures")
+        assert cli.json("failures", "--until", newer)["failures"] == []
+        assert len(cli.json("threads", "--since", newer)["threads"]) == len(cli.json("threads")["threads"])
+    for wrong in ("yesterday", "24", "2001-31-01", "h", "", "999999999999w"):
+        assert f"{wrong!r} is not a time" in cli.fail("failures", "--since", wrong, code=2)
     assert cli.json("failures", "--limit", "1")["next"] is not None
     (line,) = (line for line in cli("failures").splitlines() if line.startswith(" sent task"))
     assert line.split()[-6:] == ["fails", "Broken('the", "price", "list", "is", "empty')"]
