@@ -141,6 +141,18 @@ async def test_a_write_with_a_lost_claim_is_not_stored(client: Client, database:
     assert ids_of(await client.all(config())) == ["1"]
 
 
+@pytest.mark.parametrize("value", [1, [LONG] * 20])
+async def test_a_first_checkpoint_with_a_lost_claim_leaves_no_row_of_the_thread(
+    client: Client, database: Database, value: Any
+) -> None:
+    async with claimed(client, lost=True) as lease:
+        takes_over(database)
+        document = checkpoint("1", {"a": value})
+        with pytest.raises(ClaimLost):
+            await client.put(at(lease), document, metadata(), document["channel_versions"])
+    assert set(database.counts().values()) == {0}
+
+
 async def test_the_claim_of_one_thread_does_not_count_on_another(client: Client) -> None:
     async with claimed(client, "another") as lease:
         with pytest.raises(ClaimLost):

@@ -1,10 +1,13 @@
 -- Retention: at which threads a sweep looks. Times are in seconds since 1970; `due_at` 0 means at the next sweep.
 
 -- name: arm_thread
--- Inserts the row of a thread, with its first checkpoint. The row is looked up first: on PostgreSQL, ON CONFLICT alone
--- would wait for a transaction that deletes or changes it. If that deletes it, the thread gets a row by arm_threads.
+-- Inserts the row of a thread, with its first checkpoint, unless that was not stored, for example for a lost claim. The
+-- row is looked up first: on PostgreSQL, ON CONFLICT alone would wait for a transaction that deletes or changes it. If
+-- that deletes it, the thread gets a row by arm_threads.
 INSERT INTO langgraph_checkpoint.threads (thread_id, tenant)
-SELECT %(thread_id)s, %(tenant)s
+SELECT thread_id, %(tenant)s FROM (
+    SELECT thread_id FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
+) AS t
 WHERE NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s)
 ON CONFLICT (thread_id) DO NOTHING
 
