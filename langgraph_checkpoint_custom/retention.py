@@ -174,6 +174,7 @@ Operations = Generator[Asked, Any, T]
 
 def perform(run: Callable[[Operation[Any]], Any], asked: Asked) -> Any:
     """Do what a sweep asks for: run an operation, or wait."""
+    # A sweep that is called in sync code stops its own OS thread; that of the background has an event for this.
     return time.sleep(asked.seconds) if isinstance(asked, Pause) else run(asked)
 
 

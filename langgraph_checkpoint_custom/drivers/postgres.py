@@ -238,6 +238,7 @@ class PostgresDriver:
     async def _retrying(self, op: Operation[T], error: CheckpointError | None = None, *, is_async: bool) -> T:
         """Attempt an operation until it succeeds; the first attempt may have failed already, with `error`."""
         tries = _Tries(op, self._retry if self._is_pooled else None)
+        # The pause before a repetition; in a sync call, it stops the caller's OS thread.
         sleep: Any = asyncio.sleep if is_async else time.sleep
         while True:
             if error is None:

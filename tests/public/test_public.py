@@ -10,7 +10,7 @@ import pytest
 from langgraph_checkpoint_custom import errors
 from tests.public.listing import FILE, PACKAGE, listing
 
-pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="newer versions have other signatures")
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 shows other signatures")
 
 
 def test_what_is_public_is_listed(tmp_path: Path) -> None:

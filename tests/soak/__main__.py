@@ -100,7 +100,7 @@ class Soak:
         self.workers = [self._start(f"worker {number}") for number in range(WORKERS)]
         faults: list[Callable[[], None]] = []
         while (elapsed := time.monotonic() - began) < seconds and not self.problems:
-            time.sleep(self.chance.uniform(0.5, PAUSE))
+            time.sleep(self.chance.uniform(0.5, PAUSE))  # The runs go on until the next fault, at any moment.
             if elapsed > seconds / 3 and len(self.usable) == 1:
                 self._migrate(self.versions[1])
                 self.usable = self.versions
