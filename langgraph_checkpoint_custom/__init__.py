@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from langgraph_checkpoint_custom.encoding.objects import register_codec
 from langgraph_checkpoint_custom.erasing import Erased
 from langgraph_checkpoint_custom.errors import (
-    ChangedInPlace,
     CheckpointConflict,
     CheckpointEncodeError,
     CheckpointError,
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 __version__ = "1.0.0rc1"
 
 __all__ = [
-    "ChangedInPlace",
     "CheckpointConflict",
     "CheckpointEncodeError",
     "CheckpointError",

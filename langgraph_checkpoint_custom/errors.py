@@ -7,15 +7,13 @@ If an error says that nothing was stored, changed or deleted, this is true of th
 earlier attempt was lost, that attempt may have succeeded, and the message says so.
 
 - the caller: `ConfigError`, `NameTooLong`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `LabelExists`,
-  `CheckpointNotFound`, `CheckpointLabelled`, `CheckpointConflict`, `ChangedInPlace`, `ThreadBusy`, `ClaimLost`,
-  `StaleInterrupt`
+  `CheckpointNotFound`, `CheckpointLabelled`, `CheckpointConflict`, `ThreadBusy`, `ClaimLost`, `StaleInterrupt`
 - the operator of the database: `SchemaError` (tables), `StorageError` (everything else)
 - the owner of the data: `CorruptCheckpoint`
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -79,30 +77,6 @@ class CheckpointConflict(CheckpointError):
 
     Only a saver with `concurrent_writers="reject"` raises this error.
     """
-
-
-class ChangedInPlace(CheckpointError):
-    """Channels have another value than in the parent, but the same version; nothing was stored.
-
-    Only a saver with `check_unchanged=True` raises this error.
-
-    Attributes:
-        thread_id: The thread.
-        checkpoint_ns: The namespace.
-        parent_id: The id of the parent.
-        channels: The names of the channels.
-    """
-
-    def __init__(self, thread_id: str, checkpoint_ns: str, parent_id: str, channels: Sequence[str]) -> None:
-        super().__init__(
-            f"{', '.join(map(repr, channels))}: changed in place since checkpoint {parent_id!r} of thread "
-            f"{thread_id!r}, namespace {checkpoint_ns!r}, without a new version; nothing was stored. A node has to "
-            "return what it changes, better as a copy"
-        )
-        self.thread_id = thread_id
-        self.checkpoint_ns = checkpoint_ns
-        self.parent_id = parent_id
-        self.channels = tuple(channels)
 
 
 class ThreadBusy(CheckpointError):

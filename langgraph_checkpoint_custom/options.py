@@ -33,7 +33,6 @@ class SaverOptions(TypedDict, total=False):
     on_inexact: OnInexact
     on_load: OnLoad | None
     concurrent_writers: ConcurrentWriters
-    check_unchanged: bool
     compress: bool | None
     chunk_cache_bytes: int
     on_operation: OnOperation | None

@@ -58,7 +58,7 @@ class PostgresSaver(CheckpointSaver):
             a connection string.
         options: The options of every saver, which `help(CheckpointSaver)` explains: `previous_serdes`,
             `plaintext_metadata`, `exclude_metadata`, `strict`, `allow`, `on_unreadable`, `on_inexact`, `on_load`,
-            `concurrent_writers`, `check_unchanged`, `compress`, `chunk_cache_bytes`, `on_operation` and `retention`.
+            `concurrent_writers`, `compress`, `chunk_cache_bytes`, `on_operation` and `retention`.
 
     Example:
         ```python

@@ -70,7 +70,6 @@ from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, 
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread, threads_of_runs
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
-from langgraph_checkpoint_custom.operations.in_place import check_unchanged, encode_unchanged
 from langgraph_checkpoint_custom.operations.read import (
     NextVersion,
     PageReply,
@@ -153,9 +152,6 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
             and the next checkpoint of the other raises `CheckpointConflict`; a run that you start from an older
             checkpoint still forks. "allow", as in LangGraph's savers: both succeed, and the result of one is not seen
             again.
-        check_unchanged: For development and tests: whether `put` compares each value whose channel has no new version
-            with that of the parent, and raises `ChangedInPlace` if it differs. This finds nodes that change a value in
-            place and do not return it. Each `put` then reads the parent.
         compress: Whether to compress values of 1,000 bytes or more with Zstandard, unless they are encrypted. The
             default is True on PostgreSQL, where it saves time and space, and False on SQLite, where it makes files
             about half as large but reading and writing slower. Both forms are read with either setting; `reencrypt()`
@@ -189,7 +185,6 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         on_inexact: OnInexact = "store",
         on_load: OnLoad | None = None,
         concurrent_writers: ConcurrentWriters = "allow",
-        check_unchanged: bool = False,
         compress: bool | None = None,
         chunk_cache_bytes: int = 16_000_000,
         on_operation: OnOperation | None = None,
@@ -216,8 +211,6 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         self._sweeps = bool(retention)
         self._said = set()
         self._concurrent_writers = concurrent_writers
-        self._checks_unchanged = check_unchanged
-        self._puts_unchecked = concurrent_writers == "allow" and not check_unchanged
         self._number = next(_NUMBERS)
         if on_load:
             _ = self._codec  # Raises ConfigError if the serializer would not use `on_load`.
@@ -253,7 +246,6 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
             CheckpointNotFound: A `DeltaChannel` needs the parent or an older ancestor, and a prune has removed it.
             ClaimLost: The config carries a claim that is no longer held.
             NameTooLong: PostgreSQL cannot have the names in an index; nothing was stored.
-            ChangedInPlace: With `check_unchanged=True`, a value has changed and its version has not.
 
         Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); storing again replaces.
         Source: BaseCheckpointSaver.put.
@@ -262,7 +254,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         dialect = self._dialect
         if (
             type(encoded) is CheckpointRow
-            and self._puts_unchecked
+            and self._concurrent_writers == "allow"
             and dialect.sends_forms
             and (encoded.parent_id or encoded.checkpoint_ns or dialect.first_put_is_complete)
         ):
@@ -272,8 +264,6 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
             return self._remember_stored(encoded.row)
         if isinstance(encoded, Offload):
             encoded = encoded.work()
-        if self._checks_unchanged:
-            self._driver.run(self._check(config, checkpoint, new_versions))
         stored = self._driver.run(self._put(encoded))
         return self._remember_stored(stored.row, stored.known)
 
@@ -289,7 +279,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         dialect = self._dialect
         if (
             type(encoded) is CheckpointRow
-            and self._puts_unchecked
+            and self._concurrent_writers == "allow"
             and dialect.sends_forms
             and (encoded.parent_id or encoded.checkpoint_ns or dialect.first_put_is_complete)
         ):
@@ -297,11 +287,8 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
             return self._remember_stored(encoded)
         if self._is_one_statement(encoded) and await self._driver.asend(*self._dialect.put_on_parent_form(encoded.row)):
             return self._remember_stored(encoded.row)
-        check = self._check(config, checkpoint, new_versions) if self._checks_unchanged else None
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
-        if check:
-            await self._driver.arun(check)
         stored = await self._driver.arun(self._put(encoded))
         return self._remember_stored(stored.row, stored.known)
 
@@ -618,14 +605,10 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         row = encoded if isinstance(encoded, CheckpointRow) else encoded.row
         return put(self._dialect, encoded, only_newest=self._must_be_newest(row))
 
-    def _check(self, config: RunnableConfig, checkpoint: Checkpoint, new_versions: ChannelVersions) -> Operation[None]:
-        now = encode_unchanged(self._codec, checkpoint, new_versions)
-        return check_unchanged(self._dialect, self._codec, self.get_next_version, own_key_of(config), now)
-
     def _is_one_statement(self, encoded: object) -> TypeGuard[Encoded]:
         """Whether one statement can store a checkpoint that needs its parent for a `DeltaChannel`."""
         one_row = isinstance(encoded, Encoded) and encoded.is_one_row and bool(encoded.replayed)
-        return one_row and self._puts_unchecked and self._dialect.sends_forms
+        return one_row and self._concurrent_writers == "allow" and self._dialect.sends_forms
 
     def _remember_stored(self, row: CheckpointRow, known: KnownBlobs | None = None) -> RunnableConfig:
         """Remember the blobs of a stored checkpoint; return the config that names it."""

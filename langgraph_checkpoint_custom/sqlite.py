@@ -42,7 +42,7 @@ class SqliteSaver(CheckpointSaver):
         serde: The serializer; LangGraph's `JsonPlusSerializer` by default.
         options: The options of every saver, which `help(CheckpointSaver)` explains: `previous_serdes`,
             `plaintext_metadata`, `exclude_metadata`, `strict`, `allow`, `on_unreadable`, `on_inexact`, `on_load`,
-            `concurrent_writers`, `check_unchanged`, `compress`, `chunk_cache_bytes`, `on_operation` and `retention`.
+            `concurrent_writers`, `compress`, `chunk_cache_bytes`, `on_operation` and `retention`.
 
     Example:
         ```python

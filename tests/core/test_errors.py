@@ -21,7 +21,6 @@ LOCATION = {"thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "2", "channe
 # Errors that need more than a text.
 MADE: dict[str, Any] = {
     "ThreadBusy": lambda cls: cls("1", "me", WHEN),
-    "ChangedInPlace": lambda cls: cls("1", "", "2", ["a"]),
     "CorruptCheckpoint": lambda cls: cls("it is missing", **LOCATION),
     **dict.fromkeys(
         ("StorageError", "RetryableError", "ConnectionLost", "Contention"),

@@ -124,10 +124,9 @@ class Stored(Thread):
     """A thread on one of our stores, which may have threads of other tests."""
 
     saver: CheckpointSaver
-    options: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, store: Store, api: str, durability: Durability) -> None:
-        super().__init__(store.open(**self.options), api, durability)
+        super().__init__(store.open(), api, durability)
         self._store = store
         self.thread_id = f"thread {uuid4()}"
 
@@ -140,7 +139,7 @@ class Stored(Thread):
     async def reopen(self) -> None:
         """Continue with a new saver, as another process does."""
         await self.shut()
-        self.saver = self._store.open(**self.options)
+        self.saver = self._store.open()
 
 
 class Reopened(Stored):
@@ -187,12 +186,7 @@ class PrunedWhileRunning(Pruned):
 
 
 class Copied(Stored):
-    """A thread that is copied at each pause and continues as the copy in another process; the source is deleted.
-
-    Its savers raise an error if a value was changed in place.
-    """
-
-    options: ClassVar[Mapping[str, Any]] = {"check_unchanged": True}
+    """A thread that is copied at each pause and continues as the copy in another process; the source is deleted."""
 
     async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
         if ends:
