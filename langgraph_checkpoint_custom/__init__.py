@@ -44,7 +44,6 @@ from langgraph_checkpoint_custom.model.records import (
     WaitingThread,
 )
 from langgraph_checkpoint_custom.observed import OperationEvent, log_slow_operations
-from langgraph_checkpoint_custom.overlay import aoverlay, overlay
 from langgraph_checkpoint_custom.retention import Retention, Swept
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
@@ -90,10 +89,8 @@ __all__ = [
     "ThreadExists",
     "ThreadRecord",
     "WaitingThread",
-    "aoverlay",
     "log_slow_operations",
     "open_saver",
-    "overlay",
     "register_codec",
 ]
 if find_spec("psycopg"):  # `import *` works without it.

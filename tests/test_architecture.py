@@ -43,7 +43,6 @@ MAY_IMPORT = {
     "erasing": BELOW,
     "threads": BELOW | {"backend", "erasing", "lease", "retention"},
     "lifecycle": BELOW | {"retention"},
-    "overlay": BELOW | {"saver"},
     "options": BELOW | {"observed", "retention"},
     "saver": BELOW | {"backend", "lifecycle", "observed", "options", "recent", "retention", "threads"},
     "sqlite": BELOW | {"drivers", "lifecycle", "options", "saver"},

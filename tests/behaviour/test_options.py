@@ -18,7 +18,6 @@ from langgraph_checkpoint_custom import (
     SqliteSaver,
     log_slow_operations,
     open_saver,
-    overlay,
 )
 from langgraph_checkpoint_custom.options import Options, PostgresOptions, SaverOptions, SqliteOptions
 from langgraph_checkpoint_custom.tools.exchange import export_file, transfer
@@ -137,5 +136,3 @@ def test_arguments_of_functions_are_checked() -> None:
     wrong: Any = "x"
     with pytest.raises(ConfigError, match="log_slow_operations takes a number of seconds"):
         log_slow_operations(wrong)
-    with pytest.raises(ConfigError, match="overlay takes a saver of this package, not a str"):
-        overlay(wrong, {"configurable": {"thread_id": "1"}})
