@@ -1,25 +1,20 @@
-"""What a saver does as an object: setting up, opening and closing, copies, pickles, tenants.
+"""What a saver does as an object: setting up, opening and closing, copies, tenants.
 
-A pickle is meant for a spawned process with the same version of this package, and not to be kept: that process makes a
-saver from the same arguments. This module contains no SQL and opens no connection.
+This module contains no SQL and opens no connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
-import pickle
 from collections.abc import Mapping, Sequence
 from copy import copy
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.docstrings import shared_docstrings
-from langgraph_checkpoint_custom.encoding.langgraph_private import has_own_hook, to_pickle
 from langgraph_checkpoint_custom.engine.operation import Driver
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import tenant_text
@@ -27,55 +22,6 @@ from langgraph_checkpoint_custom.operations.schema import make_searchable, missi
 from langgraph_checkpoint_custom.retention import Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
-
-NOT_YOURS = (
-    "no connection or pool of yours works in another process; give it the path or the connection string, or create "
-    "it in the other process"
-)
-
-
-class Arguments:
-    """The arguments of a saver's constructor; they have no repr, because they may contain a password."""
-
-    def __init__(self, conn: Any, options: Mapping[str, Any]) -> None:
-        self._conn = conn
-        self._options = options
-
-    def pickled(self, serde: Any) -> dict[str, bytes]:
-        """Pickle each argument, with the current serializer.
-
-        Raises:
-            ConfigError: It names the argument that cannot be pickled.
-        """
-        return {
-            name: _dumps(name, value) for name, value in {"conn": self._conn, **self._options, "serde": serde}.items()
-        }
-
-
-def unpickled(arguments: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the arguments that `Arguments.pickled` has pickled."""
-    return {name: pickle.loads(data) for name, data in arguments.items()}
-
-
-def _dumps(name: str, value: Any) -> bytes:
-    file = io.BytesIO()
-    try:
-        _Pickler(file).dump(value)
-    except Exception as error:
-        raise ConfigError(
-            f"the saver cannot be pickled: its {name} cannot ({error}); create the saver in the other process, or use "
-            "only functions and classes that a module has by name"
-        ) from error
-    return file.getvalue()
-
-
-class _Pickler(pickle.Pickler):
-    """Also pickles LangGraph's serializer, which has a function that cannot be pickled, but can be made again."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        if not isinstance(obj, JsonPlusSerializer) or has_own_hook(obj):
-            return NotImplemented
-        return to_pickle(obj)
 
 
 @shared_docstrings
@@ -89,7 +35,6 @@ class Lifecycle:
     _is_of_tenant = False
     _given: Any = None
     _database = ""
-    _arguments: Arguments | str = "it is not one of this package's classes"
 
     @property
     def conn(self) -> Any:
@@ -110,7 +55,7 @@ class Lifecycle:
         tenant = f", tenant {self._dialect.tenant!r}" if self._dialect.tenant else ""
         return f"<{type(self).__name__} of {self._database or self._dialect.location}{tenant}>"
 
-    # Copying and pickling
+    # Copying
 
     def __copy__(self) -> Self:
         """Return a shallow copy, which shares the connections."""
@@ -118,27 +63,13 @@ class Lifecycle:
         vars(clone).update(vars(self))
         return clone
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return how another process makes a saver with the same arguments, which opens its own connections.
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied deeply.
 
         Raises:
-            ConfigError: The saver lives in this process only; or it names the argument that cannot be pickled.
+            ConfigError: Always.
         """
-        if isinstance(self._arguments, str):
-            raise ConfigError(f"the saver cannot be pickled: {self._arguments}")
-        return type(self)._unpickled, (self._arguments.pickled(self.serde), self._dialect.tenant)
-
-    @classmethod
-    def _unpickled(cls, pickled: Mapping[str, bytes], tenant: str) -> Self:
-        arguments = unpickled(pickled)
-        conn, serde = arguments.pop("conn"), arguments.pop("serde")
-        make: Any = cls
-        saver: Self = make(conn, **arguments)
-        saver.serde = serde
-        if tenant:
-            saver = saver.for_tenant(tenant)
-            saver._is_of_tenant = False  # It owns its connections.
-        return saver
+        raise ConfigError("a saver cannot be pickled: create one in the other process, from the same path or URL")
 
     # Opening and closing
 

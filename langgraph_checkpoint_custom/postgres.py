@@ -13,8 +13,7 @@ from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.drivers.sqlite_callers import is_connection
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.lifecycle import NOT_YOURS, Arguments
-from langgraph_checkpoint_custom.model.keys import flag, text
+from langgraph_checkpoint_custom.model.keys import text
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import PostgresOptions, SaverOptions, check_options
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -83,17 +82,7 @@ class PostgresSaver(CheckpointSaver):
         read_only: bool = False,
         **options: Unpack[SaverOptions],
     ) -> None:
-        own = {
-            "serde": serde,
-            "schema": schema,
-            "min_size": min_size,
-            "max_size": max_size,
-            "pool_timeout": pool_timeout,
-            "connect_timeout": connect_timeout,
-            "prepare": prepare,
-            "read_only": read_only,
-        }
-        check_options("PostgresSaver", {**own, **options})
+        check_options("PostgresSaver", {**options, "read_only": read_only})
         if not isinstance(pipe, (Pipeline, AsyncPipeline, type(None))):
             raise ConfigError(
                 f"pipe must be a pipeline of psycopg's, as with LangGraph's savers, not a {type(pipe).__name__}"
@@ -127,7 +116,6 @@ class PostgresSaver(CheckpointSaver):
         )
         super().__init__(dialect, driver, serde=serde, **options)
         self._given = None if isinstance(conn, str) or callable(conn) else conn
-        self._arguments = Arguments(conn, {**own, **options}) if self._given is None else NOT_YOURS
         self._postgres = dialect, driver
         self._database = f"{_name_of(conn)}, {dialect.location}"
 
@@ -184,7 +172,7 @@ class PostgresSaver(CheckpointSaver):
             pipeline: An option of LangGraph's savers. It changes nothing: each call is one round trip anyway.
             options: The options of the class.
         """
-        if flag("pipeline", pipeline):
+        if pipeline:
             _LOG.info("pipeline=True changes nothing: each call is one round trip anyway")
         return cls(conn_string, **options)
 

@@ -109,8 +109,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
 
     Every method has a sync and an async version. You can call both from any OS thread and any event loop. Shallow
     copies of a saver share its driver and connections; they differ only in `serde` or in the tenant. LangGraph makes
-    such copies. A saver over a path or connection string can be pickled: the copy in the other process opens its own
-    connections. The pickle contains the arguments, and so also a password.
+    such copies.
 
     Args:
         dialect: The SQL statements of the database.

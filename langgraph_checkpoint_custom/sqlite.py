@@ -14,7 +14,6 @@ from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection, is_connection
 from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.lifecycle import NOT_YOURS, Arguments
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import JournalMode, SaverOptions, SqliteOptions, Synchronous, check_options
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -62,14 +61,8 @@ class SqliteSaver(CheckpointSaver):
         serde: SerializerProtocol | None = None,
         **options: Unpack[SaverOptions],
     ) -> None:
-        own = {
-            "busy_timeout": busy_timeout,
-            "synchronous": synchronous,
-            "journal_mode": journal_mode,
-            "read_only": read_only,
-            "serde": serde,
-        }
-        check_options("SqliteSaver", {**own, **options})
+        chosen = {"synchronous": synchronous, "journal_mode": journal_mode, "read_only": read_only}
+        check_options("SqliteSaver", {**options, **chosen})
         given = None
         if is_connection(conn):
             given = CallersConnection(conn)
@@ -98,11 +91,6 @@ class SqliteSaver(CheckpointSaver):
         )
         super().__init__(dialect, SqliteDriver(connections), serde=serde, **options)
         self._given = given and conn
-        self._arguments = Arguments(connections.path, {**own, **options})
-        if given:
-            self._arguments = NOT_YOURS
-        elif path == ":memory:":
-            self._arguments = "its data is in the memory of this process; give it the path of a file"
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Unpack[SqliteOptions]) -> Self:

@@ -29,7 +29,6 @@ __all__ = [
     "has_own_hook",
     "interrupt_id",
     "restored",
-    "to_pickle",
 ]
 
 SAFE_TYPES: Set[tuple[str, ...]] = SAFE_MSGPACK_TYPES
@@ -46,8 +45,6 @@ PACKING: int = jsonplus._option
 
 NO_TASK = "00000000-0000-0000-0000-000000000000"
 """The task of writes that come from outside. If it goes: answered questions stay open until their node is done."""
-
-_HOOK = "_unpack_ext_hook"
 
 
 def allowed_classes(serde: JsonPlusSerializer) -> Set[tuple[str, ...]] | Literal[True] | None:
@@ -80,15 +77,3 @@ def interrupt_id(checkpoint_ns: str, answered: int) -> str | None:
     except ImportError:  # Of an older version, too, in which all questions of a task had one id.
         return None
     return _interrupt_id(checkpoint_ns, answered)
-
-
-def to_pickle(serde: JsonPlusSerializer) -> tuple[Any, ...]:
-    """Return how a serializer is pickled. Its function for extensions is not. If that goes: `copyreg`'s way."""
-    return _from_pickle, (type(serde), {name: value for name, value in vars(serde).items() if name != _HOOK})
-
-
-def _from_pickle(kind: type[JsonPlusSerializer], state: dict[str, Any]) -> JsonPlusSerializer:
-    made = kind.__new__(kind)
-    vars(made).update(state)
-    setattr(made, _HOOK, JsonPlusSerializer(allowed_msgpack_modules=allowed_classes(made))._unpack_ext_hook)
-    return made

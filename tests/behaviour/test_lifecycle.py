@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_checkpoint_custom import ClosedError, PostgresSaver, SqliteSaver, open_saver
+from langgraph_checkpoint_custom import ClosedError, ConfigError, PostgresSaver, SqliteSaver, open_saver
 from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, put
 from tests.stores import Client, Store
 
@@ -32,6 +33,11 @@ def test_constructing_a_saver_connects_to_no_server() -> None:
     """No server is at this address."""
     PostgresSaver.from_conn_string("postgresql://127.0.0.1:1/nowhere").close()
     open_saver("postgresql://127.0.0.1:1/nowhere", max_size=3).close()
+
+
+def test_a_saver_is_not_pickled(store: Store) -> None:
+    with store.open() as saver, pytest.raises(ConfigError, match="create one in the other process"):
+        pickle.dumps(saver)
 
 
 CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
