@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.engine.operation import Driver
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import tenant_text
 from langgraph_checkpoint_custom.operations.schema import make_searchable, missing_searchable
+from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.retention import Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys

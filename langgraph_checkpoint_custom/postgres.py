@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self, Unpack
 
-from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.drivers.sqlite_callers import is_connection
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import text
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import PostgresOptions, SaverOptions, check_options
+from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect

@@ -28,7 +28,6 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langgraph_checkpoint_custom.backend import Backend
-from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.allowlist import Allowed, strict_serde
 from langgraph_checkpoint_custom.encoding.apart import Apart
 from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
@@ -84,8 +83,9 @@ from langgraph_checkpoint_custom.operations.read import (
 )
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
+from langgraph_checkpoint_custom.pairs import awaited, shared_docstrings
 from langgraph_checkpoint_custom.recent import Recent
-from langgraph_checkpoint_custom.retention import Retention, Sweeper
+from langgraph_checkpoint_custom.retention import Operations, Retention, Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.threads import ThreadMethods
 
@@ -452,13 +452,10 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
 
         Source: BaseCheckpointSaver.get_delta_channel_history.
         """
-        return self._driver.run(self._history(config, channels))
+        names = texts("channel", channels, MAX_NAME)
+        return self._run(get_delta_channel_history(self._dialect, self._codec, key_of(config), names))
 
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Async version of `get_delta_channel_history`."""
-        return await self._driver.arun(self._history(config, channels))
+    aget_delta_channel_history = awaited(get_delta_channel_history)
 
     # Deleting and copying
 
@@ -468,11 +465,9 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.delete_thread.
         """
-        self._driver.run(delete_thread(self._dialect, thread_text(thread_id)))
+        return self._run(delete_thread(self._dialect, thread_text(thread_id)))
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Async version of `delete_thread`."""
-        await self._driver.arun(delete_thread(self._dialect, thread_text(thread_id)))
+    adelete_thread = awaited(delete_thread)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints and writes of runs, in all threads.
@@ -485,15 +480,14 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.delete_for_runs.
         """
-        ids = texts("run_id", run_ids, MAX_ID)
-        for thread_id in self._driver.run(threads_of_runs(self._dialect, ids)):
-            self._driver.run(delete_for_runs(self._dialect, thread_id, ids))
+        return self._run(self._delete_for_runs(run_ids))
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Async version of `delete_for_runs`."""
+    adelete_for_runs = awaited(delete_for_runs)
+
+    def _delete_for_runs(self, run_ids: Sequence[str]) -> Operations[None]:
         ids = texts("run_id", run_ids, MAX_ID)
-        for thread_id in await self._driver.arun(threads_of_runs(self._dialect, ids)):
-            await self._driver.arun(delete_for_runs(self._dialect, thread_id, ids))
+        for thread_id in (yield threads_of_runs(self._dialect, ids)):
+            yield delete_for_runs(self._dialect, thread_id, ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with its whole history to another id, inside the database.
@@ -508,11 +502,11 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.copy_thread.
         """
-        self._driver.run(self._copy(source_thread_id, target_thread_id))
+        source, target = thread_text(source_thread_id), thread_text(target_thread_id)
+        check_kind("copy_thread", source, target)
+        return self._run(copy_thread(self._dialect, source, target))
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Async version of `copy_thread`."""
-        await self._driver.arun(self._copy(source_thread_id, target_thread_id))
+    acopy_thread = awaited(copy_thread)
 
     def prune(  # type: ignore[override]  # Type checkers find a misspelled strategy.
         self, thread_ids: Sequence[str], *, strategy: Strategy = "keep_latest"
@@ -530,15 +524,19 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.prune.
         """
-        for op in self._prunes(thread_ids, strategy):
-            self._driver.run(op)
+        self._run(self._prune(thread_ids, strategy))
 
     async def aprune(  # type: ignore[override]  # Type checkers find a misspelled strategy.
         self, thread_ids: Sequence[str], *, strategy: Strategy = "keep_latest"
     ) -> None:
         """Async version of `prune`."""
-        for op in self._prunes(thread_ids, strategy):
-            await self._driver.arun(op)
+        await self._arun(self._prune(thread_ids, strategy))
+
+    def _prune(self, thread_ids: Sequence[str], strategy: Strategy) -> Operations[None]:
+        check_strategy(strategy)
+        prune_or_delete = prune_thread if strategy == "keep_latest" else delete_thread
+        for thread_id in list(map(thread_text, texts("thread_id", thread_ids, MAX_THREAD_ID))):
+            yield prune_or_delete(self._dialect, thread_id)
 
     # Versions
 
@@ -651,10 +649,6 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
     def _scope_of(self, key: Key | CheckpointRow) -> Scope:
         return self._number, self._dialect.stored_thread(key.thread_id), key.checkpoint_ns
 
-    def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:
-        names = texts("channel", channels, MAX_NAME)
-        return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
-
     def _reads_at_once(self, page: Page, conditions: Sequence[Condition]) -> bool:
         """Whether one statement may read the first page of a list, and nothing is to be decided before."""
         return page.checkpoint_ns is not None and not conditions and self._dialect.sends_forms
@@ -670,16 +664,3 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
 
     def _list_page(self, page: Page, conditions: Sequence[Condition]) -> Operation[PageReply]:
         return list_page(self._dialect, self._codec, self.get_next_version, page, conditions)
-
-    def _copy(self, source_thread_id: str, target_thread_id: str) -> Operation[None]:
-        source, target = thread_text(source_thread_id), thread_text(target_thread_id)
-        check_kind("copy_thread", source, target)
-        return copy_thread(self._dialect, source, target)
-
-    def _prunes(self, thread_ids: Sequence[str], strategy: Strategy) -> Sequence[Operation[None]]:
-        """One operation, and so one transaction, for each thread."""
-        check_strategy(strategy)
-        ids = list(map(thread_text, texts("thread_id", thread_ids, MAX_THREAD_ID)))
-        if strategy == "keep_latest":
-            return [prune_thread(self._dialect, thread_id) for thread_id in ids]
-        return [delete_thread(self._dialect, thread_id) for thread_id in ids]

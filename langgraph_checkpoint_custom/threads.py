@@ -12,12 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.erasing import Erased, erase_operations
@@ -29,7 +28,6 @@ from langgraph_checkpoint_custom.model.keys import (
     AFTER_ALL,
     MAX_ID,
     Key,
-    Page,
     before_id,
     key_of,
     label_text,
@@ -57,7 +55,6 @@ from langgraph_checkpoint_custom.operations.due import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, check_open, waiting_threads
 from langgraph_checkpoint_custom.operations.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.operations.list_threads import (
-    HistoryReply,
     ThreadsReply,
     count_threads,
     history_page,
@@ -68,8 +65,19 @@ from langgraph_checkpoint_custom.operations.list_threads import (
 )
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
 from langgraph_checkpoint_custom.operations.thread_states import State, threads_in_state
-from langgraph_checkpoint_custom.retention import Retention, Swept, aperform, now, perform, sweep_operations
+from langgraph_checkpoint_custom.pairs import awaited, iterated, shared_docstrings
+from langgraph_checkpoint_custom.retention import (
+    Operations,
+    Retention,
+    Swept,
+    aperform,
+    now,
+    perform,
+    sweep_operations,
+)
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
@@ -115,13 +123,9 @@ class ThreadMethods(ABC):
         Returns:
             The numbers of threads and checkpoints that were deleted, and the bytes that were freed.
         """
-        operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants)
-        return follow(operations, partial(perform, self._driver.run))
+        return self._run(sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants))
 
-    async def asweep(self, keep: Retention, *, dry_run: bool = False, tenants: bool = True) -> Swept:
-        """Async version of `sweep`."""
-        operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants)
-        return await afollow(operations, partial(aperform, self._driver.arun))
+    asweep = awaited(sweep)
 
     def set_ttl(
         self, thread_id: str, ttl: timedelta | None, *, strategy: Literal["delete", "keep_latest"] = "delete"
@@ -141,23 +145,11 @@ class ThreadMethods(ABC):
         Raises:
             CheckpointNotFound: The thread has no checkpoint yet.
         """
-        self._warn_if_never_swept(self._driver.run(self._ttl(thread_id, ttl, strategy)))
+        return self._run(self._set_ttl(thread_id, ttl, strategy))
 
-    async def aset_ttl(
-        self, thread_id: str, ttl: timedelta | None, *, strategy: Literal["delete", "keep_latest"] = "delete"
-    ) -> None:
-        """Async version of `set_ttl`."""
-        self._warn_if_never_swept(await self._driver.arun(self._ttl(thread_id, ttl, strategy)))
+    aset_ttl = awaited(set_ttl)
 
-    def _warn_if_never_swept(self, has_been_swept: bool) -> None:
-        if not (has_been_swept or self._sweeps or "never swept" in self._said):
-            self._said.add("never swept")
-            _LOG.warning(
-                "set_ttl() was called, but there was no sweep yet, and without one nothing is deleted: give a saver a "
-                "retention, such as retention=Retention(), or call sweep() or `lgckpt sweep` regularly"
-            )
-
-    def _ttl(self, thread_id: str, ttl: timedelta | None, strategy: str) -> Operation[bool]:
+    def _set_ttl(self, thread_id: str, ttl: timedelta | None, strategy: str) -> Operations[None]:
         if ttl is not None and not (isinstance(ttl, timedelta) and ttl > timedelta()):
             raise ConfigError(f"ttl must be a positive timedelta, such as timedelta(days=30), or None, not {ttl!r}")
         if self._is_behind_server:
@@ -165,15 +157,21 @@ class ThreadMethods(ABC):
         if strategy not in ("delete", "keep_latest"):
             raise ConfigError(f"unknown strategy {strategy!r}; use 'delete' or 'keep_latest'")
         seconds = None if ttl is None else ttl.total_seconds()
-        return set_ttl(self._dialect, thread_text(thread_id), seconds, None if ttl is None else strategy)
+        has_been_swept = yield set_ttl(
+            self._dialect, thread_text(thread_id), seconds, None if ttl is None else strategy
+        )
+        if not (has_been_swept or self._sweeps or "never swept" in self._said):
+            self._said.add("never swept")
+            _LOG.warning(
+                "set_ttl() was called, but there was no sweep yet, and without one nothing is deleted: give a saver a "
+                "retention, such as retention=Retention(), or call sweep() or `lgckpt sweep` regularly"
+            )
 
     def sweep_status(self) -> SweepStatus:
         """Return when the last sweep ended and how many threads are due, of those without a tenant or of one tenant."""
-        return self._driver.run(sweep_status(self._dialect, now().timestamp()))
+        return self._run(sweep_status(self._dialect, now().timestamp()))
 
-    async def asweep_status(self) -> SweepStatus:
-        """Async version of `sweep_status`."""
-        return await self._driver.arun(sweep_status(self._dialect, now().timestamp()))
+    asweep_status = awaited(sweep_status)
 
     # Erasing
 
@@ -191,13 +189,9 @@ class ThreadMethods(ABC):
         Returns:
             What was deleted of which thread, and the threads with metadata that cannot be read.
         """
-        operations = erase_operations(self._dialect, self._codec, filter, dry_run=dry_run, tenants=tenants)
-        return follow(operations, self._driver.run)
+        return self._run(erase_operations(self._dialect, self._codec, filter, dry_run=dry_run, tenants=tenants))
 
-    async def aerase(self, filter: Mapping[str, Any], *, dry_run: bool = False, tenants: bool = True) -> Erased:
-        """Async version of `erase`."""
-        operations = erase_operations(self._dialect, self._codec, filter, dry_run=dry_run, tenants=tenants)
-        return await afollow(operations, self._driver.arun)
+    aerase = awaited(erase)
 
     # Threads, runs and checkpoints without values
 
@@ -231,24 +225,9 @@ class ThreadMethods(ABC):
         """
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit, since, until)
-        yield from self._pages(lambda page: self._threads_page(page, conditions, state), page, limit, RECORDS)
+        return self._pages(lambda page: self._threads_page(page, conditions, state), page, limit, RECORDS)
 
-    async def athreads(
-        self,
-        *,
-        prefix: str = "",
-        filter: dict[str, Any] | None = None,
-        state: State | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        before: ThreadRecord | RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[ThreadRecord]:
-        """Async version of `threads`."""
-        conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = _first_threads(prefix, before, limit, since, until)
-        async for found in self._apages(lambda page: self._threads_page(page, conditions, state), page, limit, RECORDS):
-            yield found
+    athreads = iterated(threads)
 
     def _threads_page(
         self, page: ThreadPage, conditions: Sequence[Condition], state: State | None
@@ -264,11 +243,9 @@ class ThreadMethods(ABC):
 
         On PostgreSQL, row-level security can hide tenants from a role; the saver logs a warning if it does.
         """
-        return self._driver.run(tenants(self._dialect))
+        return self._run(tenants(self._dialect))
 
-    async def atenants(self) -> list[str]:
-        """Async version of `tenants`."""
-        return await self._driver.arun(tenants(self._dialect))
+    atenants = awaited(tenants)
 
     def count_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
         """Count the threads, or those that match a prefix and a filter.
@@ -277,27 +254,21 @@ class ThreadMethods(ABC):
             prefix: Only threads whose ids start with this.
             filter: Only threads whose newest checkpoint has this metadata; the values are compared as in `list`.
         """
-        return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), wanted(filter)))
+        return self._run(count_threads(self._dialect, self._codec, prefix_text(prefix), wanted(filter)))
 
-    async def acount_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
-        """Async version of `count_threads`."""
-        return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), wanted(filter)))
+    acount_threads = awaited(count_threads)
 
     def thread_exists(self, thread_id: str) -> bool:
         """Return whether a thread has a checkpoint."""
-        return self._driver.run(thread_exists(self._dialect, thread_text(thread_id)))
+        return self._run(thread_exists(self._dialect, thread_text(thread_id)))
 
-    async def athread_exists(self, thread_id: str) -> bool:
-        """Async version of `thread_exists`."""
-        return await self._driver.arun(thread_exists(self._dialect, thread_text(thread_id)))
+    athread_exists = awaited(thread_exists)
 
     def runs(self, thread_id: str) -> list[RunRecord]:
         """Return the runs that stored checkpoints of a thread's root graph; the run that began last comes first."""
-        return self._driver.run(runs_of_thread(self._dialect, self._codec, thread_text(thread_id)))
+        return self._run(runs_of_thread(self._dialect, self._codec, thread_text(thread_id)))
 
-    async def aruns(self, thread_id: str) -> list[RunRecord]:
-        """Async version of `runs`."""
-        return await self._driver.arun(runs_of_thread(self._dialect, self._codec, thread_text(thread_id)))
+    aruns = awaited(runs)
 
     def history(
         self,
@@ -317,24 +288,11 @@ class ThreadMethods(ABC):
         """
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = asked_page(config, before, limit, RECORDS)
-        yield from self._pages(lambda page: self._history_page(page, conditions), page, limit, RECORDS)
+        return self._pages(
+            lambda page: history_page(self._dialect, self._codec, page, conditions), page, limit, RECORDS
+        )
 
-    async def ahistory(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointRecord]:
-        """Async version of `history`."""
-        conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = asked_page(config, before, limit, RECORDS)
-        async for found in self._apages(lambda page: self._history_page(page, conditions), page, limit, RECORDS):
-            yield found
-
-    def _history_page(self, page: Page, conditions: Sequence[Condition]) -> Operation[HistoryReply]:
-        return history_page(self._dialect, self._codec, page, conditions)
+    ahistory = iterated(history)
 
     # Labels
 
@@ -354,11 +312,9 @@ class ThreadMethods(ABC):
             CheckpointNotFound: The checkpoint does not exist, or it was pruned.
             LabelExists: Another checkpoint of the thread has this label.
         """
-        return self._driver.run(label(self._dialect, key_of(config), label_text(name)))
+        return self._run(label(self._dialect, key_of(config), label_text(name)))
 
-    async def alabel(self, config: RunnableConfig, name: str) -> RunnableConfig:
-        """Async version of `label`."""
-        return await self._driver.arun(label(self._dialect, key_of(config), label_text(name)))
+    alabel = awaited(label)
 
     def unlabel(self, thread_id: str, name: str) -> bool:
         """Remove a label from its checkpoint.
@@ -367,11 +323,9 @@ class ThreadMethods(ABC):
             Whether the label existed. This is also True if the call was repeated after a lost connection, and an
             earlier attempt may have removed the label.
         """
-        return self._driver.run(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
+        return self._run(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
 
-    async def aunlabel(self, thread_id: str, name: str) -> bool:
-        """Async version of `unlabel`."""
-        return await self._driver.arun(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
+    aunlabel = awaited(unlabel)
 
     def labelled(self, thread_id: str, name: str) -> RunnableConfig:
         """Return the config of the checkpoint with a label, to invoke a graph or to fork from.
@@ -379,19 +333,15 @@ class ThreadMethods(ABC):
         Raises:
             CheckpointNotFound: No checkpoint of the thread has this label.
         """
-        return self._driver.run(labelled(self._dialect, thread_text(thread_id), label_text(name)))
+        return self._run(labelled(self._dialect, thread_text(thread_id), label_text(name)))
 
-    async def alabelled(self, thread_id: str, name: str) -> RunnableConfig:
-        """Async version of `labelled`."""
-        return await self._driver.arun(labelled(self._dialect, thread_text(thread_id), label_text(name)))
+    alabelled = awaited(labelled)
 
     def labels(self, thread_id: str) -> dict[str, RunnableConfig]:
         """Return all labels of a thread, each with the config of its checkpoint."""
-        return self._driver.run(labels_of_thread(self._dialect, thread_text(thread_id)))
+        return self._run(labels_of_thread(self._dialect, thread_text(thread_id)))
 
-    async def alabels(self, thread_id: str) -> dict[str, RunnableConfig]:
-        """Async version of `labels`."""
-        return await self._driver.arun(labels_of_thread(self._dialect, thread_text(thread_id)))
+    alabels = awaited(labels)
 
     # Interrupts
 
@@ -409,18 +359,17 @@ class ThreadMethods(ABC):
             after: The last thread of the previous page.
             limit: The largest number of threads; None means all.
         """
-        return list(self._driver.run(self._waiting(prefix, after, limit)).threads)
+        return self._run(self._interrupts(prefix, after, limit))
 
-    async def ainterrupts(
-        self, *, prefix: str = "", after: WaitingThread | None = None, limit: int | None = None
-    ) -> list[WaitingThread]:
-        """Async version of `interrupts`."""
-        return list((await self._driver.arun(self._waiting(prefix, after, limit))).threads)
+    ainterrupts = awaited(interrupts)
 
-    def _waiting(self, prefix: str, after: WaitingThread | None, limit: int | None) -> Operation[WaitingReply]:
+    def _interrupts(
+        self, prefix: str, after: WaitingThread | None, limit: int | None
+    ) -> Operations[list[WaitingThread]]:
         limit = limit_number(limit, self._dialect.negative_limit)
         place = ("", "") if after is None else (after.checkpoint_id, thread_text(after.thread_id))
-        return waiting_threads(self._dialect, self._codec, prefix_text(prefix), place, limit)
+        found: WaitingReply = yield waiting_threads(self._dialect, self._codec, prefix_text(prefix), place, limit)
+        return list(found.threads)
 
     def check_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
         """Raise an error unless an interrupt is still open in a thread's newest checkpoint.
@@ -471,34 +420,22 @@ class ThreadMethods(ABC):
 
         Idempotent: yes, as long as the new thread has no newer checkpoints.
         """
-        return self._driver.run(self._fork(source_thread_id, target_thread_id, checkpoint_id, run_id))
-
-    async def afork_thread(
-        self,
-        source_thread_id: str,
-        target_thread_id: str,
-        *,
-        checkpoint_id: str | None = None,
-        run_id: str | None = None,
-    ) -> RunnableConfig:
-        """Async version of `fork_thread`."""
-        return await self._driver.arun(self._fork(source_thread_id, target_thread_id, checkpoint_id, run_id))
-
-    def _fork(
-        self, source_thread_id: str, target_thread_id: str, checkpoint_id: str | None, run_id: str | None
-    ) -> Operation[RunnableConfig]:
         if checkpoint_id is not None and run_id is not None:
             raise ConfigError("fork_thread takes a checkpoint_id or a run_id, not both")
         source, target = thread_text(source_thread_id), thread_text(target_thread_id)
         check_kind("fork_thread", source, target)
-        return fork_thread(
-            self._dialect,
-            self._codec,
-            source,
-            target,
-            None if checkpoint_id is None else text("checkpoint_id", checkpoint_id, MAX_ID),
-            None if run_id is None else text("run_id", run_id, MAX_ID),
+        return self._run(
+            fork_thread(
+                self._dialect,
+                self._codec,
+                source,
+                target,
+                None if checkpoint_id is None else text("checkpoint_id", checkpoint_id, MAX_ID),
+                None if run_id is None else text("run_id", run_id, MAX_ID),
+            )
         )
+
+    afork_thread = awaited(fork_thread)
 
     # Deleting
 
@@ -521,11 +458,15 @@ class ThreadMethods(ABC):
 
         Idempotent: yes.
         """
-        return self._driver.run(self._deletion(config))
+        key = key_of(config)
+        if key.checkpoint_id is None:
+            raise ConfigError(
+                "the config has no checkpoint_id, and the newest checkpoint is not deleted by default; name it"
+            )
+        check_kind("delete_checkpoint", key.thread_id)
+        return self._run(delete_checkpoint(self._dialect, key))
 
-    async def adelete_checkpoint(self, config: RunnableConfig) -> bool:
-        """Async version of `delete_checkpoint`."""
-        return await self._driver.arun(self._deletion(config))
+    adelete_checkpoint = awaited(delete_checkpoint)
 
     def rollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
         """Make an earlier checkpoint of the root graph the newest: delete everything after it, in all namespaces.
@@ -545,11 +486,11 @@ class ThreadMethods(ABC):
 
         Idempotent: yes.
         """
-        return self._driver.run(self._rollback(thread_id, checkpoint_id))
+        key = Key(thread_text(thread_id), "", text("checkpoint_id", checkpoint_id, MAX_ID))
+        check_kind("rollback", key.thread_id)
+        return self._run(rollback(self._dialect, key))
 
-    async def arollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
-        """Async version of `rollback`."""
-        return await self._driver.arun(self._rollback(thread_id, checkpoint_id))
+    arollback = awaited(rollback)
 
     # Claims and keys
 
@@ -588,17 +529,22 @@ class ThreadMethods(ABC):
         Returns:
             The number of rows that were read and that were stored again, and up to 100 rows that no key decrypts.
         """
-        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants)
-        return follow(pages, self._driver.run)
+        return self._run(reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants))
 
-    async def areencrypt(
-        self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None, tenants: bool = True
-    ) -> Renewal:
-        """Async version of `reencrypt`."""
-        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants)
-        return await afollow(pages, self._driver.arun)
+    areencrypt = awaited(reencrypt)
 
     # Shared by the methods
+
+    def _run(self, what: Operation[T] | Operations[T]) -> T:
+        """Run an operation, or several of which each is requested after the one before it."""
+        if isinstance(what, Operation):
+            return self._driver.run(what)
+        return follow(what, partial(perform, self._driver.run))
+
+    async def _arun(self, what: Operation[T] | Operations[T]) -> T:
+        if isinstance(what, Operation):
+            return await self._driver.arun(what)
+        return await afollow(what, partial(aperform, self._driver.arun))
 
     def _pages(
         self, read: Callable[[AnyPage], Operation[Any]], page: AnyPage | None, limit: int | None, most: int
@@ -617,31 +563,6 @@ class ThreadMethods(ABC):
             for each in found[:limit]:
                 yield each
             page, limit = next_page(after, len(found), limit, most)
-
-    def _deletion(self, config: RunnableConfig) -> Operation[bool]:
-        key = _exact(config)
-        check_kind("delete_checkpoint", key.thread_id)
-        return delete_checkpoint(self._dialect, key)
-
-    def _rollback(self, thread_id: str, checkpoint_id: str) -> Operation[RunnableConfig]:
-        key = _root(thread_id, checkpoint_id)
-        check_kind("rollback", key.thread_id)
-        return rollback(self._dialect, key)
-
-
-def _exact(config: RunnableConfig) -> Key:
-    """The key of a config that names its checkpoint by id."""
-    key = key_of(config)
-    if key.checkpoint_id is None:
-        raise ConfigError(
-            "the config has no checkpoint_id, and the newest checkpoint is not deleted by default; name it"
-        )
-    return key
-
-
-def _root(thread_id: str, checkpoint_id: str) -> Key:
-    """The key of a checkpoint of the root graph."""
-    return Key(thread_text(thread_id), "", text("checkpoint_id", checkpoint_id, MAX_ID))
 
 
 def _first_threads(

@@ -23,7 +23,7 @@ NAME = PACKAGE.name
 
 # What each module may import from the package. The pure ones may not import anything that does I/O either.
 PURE = ("engine", "model", "encoding", "sql", "operations")
-BELOW = {"docstrings", "errors", "migrations", *PURE}
+BELOW = {"errors", "migrations", "pairs", *PURE}
 MAY_IMPORT = {
     "errors": set(),
     "migrations": set(),

@@ -21,11 +21,11 @@ from langgraph_checkpoint_custom.adapters.documents import (
 )
 from langgraph_checkpoint_custom.adapters.json_values import plain
 from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
-from langgraph_checkpoint_custom.docstrings import shared_docstrings
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
