@@ -43,7 +43,7 @@ from langgraph_checkpoint_custom.model.records import (
     ThreadRecord,
     WaitingThread,
 )
-from langgraph_checkpoint_custom.observed import OperationEvent, log_slow_operations
+from langgraph_checkpoint_custom.observed import OperationEvent
 from langgraph_checkpoint_custom.retention import Retention, Swept
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
@@ -89,7 +89,6 @@ __all__ = [
     "ThreadExists",
     "ThreadRecord",
     "WaitingThread",
-    "log_slow_operations",
     "open_saver",
     "register_codec",
 ]

@@ -1,4 +1,4 @@
-"""Observing: what each operation did is counted and reported to a hook; a hook that logs slow operations.
+"""Observing: what each operation did is counted and reported to a hook.
 
 An operation is wrapped, so operations that are not observed cost nothing. The bytes of values and metadata are counted
 in each round trip, but not read.
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.encoding.apart import Apart
@@ -27,7 +26,6 @@ from langgraph_checkpoint_custom.engine.operation import (
     operation_of,
     through,
 )
-from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, Page
 
 T = TypeVar("T")
@@ -176,32 +174,3 @@ def _bytes_in(what: Any) -> int:
         return len(what)
     cells = what.values() if isinstance(what, Mapping) else what if isinstance(what, (list, tuple)) else ()
     return sum(map(_bytes_in, cells))
-
-
-def log_slow_operations(seconds: float) -> OnOperation:
-    """Return a function for `on_operation` that logs slow operations.
-
-    They are logged as warnings of the logger `langgraph_checkpoint_custom`.
-
-    Args:
-        seconds: Operations that take this many seconds or longer are logged.
-    """
-    if not isinstance(seconds, (int, float)):
-        raise ConfigError(f"log_slow_operations takes a number of seconds, not {seconds!r}")
-
-    return partial(_log_if_slow, seconds)
-
-
-def _log_if_slow(seconds: float, event: OperationEvent) -> None:
-    if event.seconds >= seconds:
-        _LOG.warning(
-            "%s took %.3f s (%d round trips, %d retries, %d rows, %d bytes) on thread %r, namespace %r",
-            event.name,
-            event.seconds,
-            event.round_trips,
-            event.retries,
-            event.rows,
-            event.bytes,
-            event.thread_id,
-            event.checkpoint_ns,
-        )

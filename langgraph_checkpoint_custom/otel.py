@@ -1,17 +1,13 @@
-"""OpenTelemetry: a span and a duration for each operation, with the names of its conventions for databases; sweeps."""
+"""OpenTelemetry: a span and a duration for each operation, with the names of its conventions for databases."""
 
 from __future__ import annotations
 
 import time
-import weakref
-from collections.abc import Callable, Iterable
 
-from langgraph_checkpoint_custom.model.records import SweepStatus
 from langgraph_checkpoint_custom.observed import OnOperation, OperationEvent
-from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 try:
-    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
+    from opentelemetry.metrics import MeterProvider, get_meter
     from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider, get_tracer
 except ImportError as error:
     raise ImportError("OpenTelemetry is missing: install langgraph-checkpoint-custom[otel]") from error
@@ -71,34 +67,3 @@ def instrumentation(
         span.end(end_time=ended)
 
     return hook
-
-
-def observe_sweeps(saver: CheckpointSaver, meter_provider: MeterProvider | None = None) -> None:
-    """Report to OpenTelemetry what `sweep_status` says, each time that metrics are collected.
-
-    The gauges are `langgraph.checkpoint.sweep.overdue`, in threads, and in seconds `langgraph.checkpoint.sweep.lag` and
-    `langgraph.checkpoint.sweep.age`, the time since the last sweep has ended. The latter has no value before the first
-    one. They end with the saver.
-
-    Args:
-        saver: The saver that is asked: one without a tenant, or that of a tenant.
-        meter_provider: The global one by default.
-    """
-    known = weakref.ref(saver)
-
-    def gauge(name: str, unit: str, description: str, value: Callable[[SweepStatus], float | None]) -> None:
-        def observed(options: CallbackOptions) -> Iterable[Observation]:
-            asked = known()
-            found = None if asked is None else value(asked.sweep_status())
-            return [] if found is None else [Observation(found)]
-
-        meter.create_observable_gauge(f"{_PREFIX}.sweep.{name}", [observed], unit, description)
-
-    meter = get_meter(_NAME, meter_provider=meter_provider)
-    gauge("overdue", "{thread}", "Threads that a sweep should have visited", lambda status: status.overdue)
-    gauge("lag", "s", "How long the first of them has been due", lambda status: status.lag.total_seconds())
-    gauge("age", "s", "The time since the last complete sweep", _age)
-
-
-def _age(status: SweepStatus) -> float | None:
-    return None if status.finished_at is None else time.time() - status.finished_at.timestamp()

@@ -159,8 +159,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
             and its copies keep in memory, however many threads there are. The next version of a large value then shares
             its chunks.
         on_operation: A function that is called with an `OperationEvent` after each operation, where the operation ran.
-            It should be quick, and must not block an event loop. `log_slow_operations(seconds)` and
-            `otel.instrumentation()` return such functions.
+            It should be quick, and must not block an event loop. `otel.instrumentation()` returns such a function.
         retention: What to keep. The saver deletes the rest at regular intervals, on an OS thread of its own that ends
             with the saver; of many processes, one sweeps at a time. See `sweep`.
 

@@ -53,7 +53,7 @@ from langgraph_checkpoint_custom.operations.copies import fork_thread
 from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, rollback
 from langgraph_checkpoint_custom.operations.due import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, check_open, waiting_threads
-from langgraph_checkpoint_custom.operations.labels import label, labelled, labels_of_thread, unlabel
+from langgraph_checkpoint_custom.operations.labels import label, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.operations.list_threads import (
     ThreadsReply,
     count_threads,
@@ -327,18 +327,8 @@ class ThreadMethods(ABC):
 
     aunlabel = awaited(unlabel)
 
-    def labelled(self, thread_id: str, name: str) -> RunnableConfig:
-        """Return the config of the checkpoint with a label, to invoke a graph or to fork from.
-
-        Raises:
-            CheckpointNotFound: No checkpoint of the thread has this label.
-        """
-        return self._run(labelled(self._dialect, thread_text(thread_id), label_text(name)))
-
-    alabelled = awaited(labelled)
-
     def labels(self, thread_id: str) -> dict[str, RunnableConfig]:
-        """Return all labels of a thread, each with the config of its checkpoint."""
+        """Return all labels of a thread, each with the config of its checkpoint, to invoke a graph or to fork from."""
         return self._run(labels_of_thread(self._dialect, thread_text(thread_id)))
 
     alabels = awaited(labels)

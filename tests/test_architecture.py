@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "lease": BELOW,
     "recent": {"forks", "model", "encoding"},
     "observed": {"errors", "engine", "model", "encoding"},
-    "otel": {"model", "observed", "saver"},
+    "otel": {"observed"},
     "retention": BELOW | {"backend"},
     "erasing": BELOW,
     "threads": BELOW | {"backend", "erasing", "lease", "retention"},

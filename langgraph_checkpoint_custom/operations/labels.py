@@ -58,24 +58,6 @@ def labels_of_thread(d: SqlDialect, thread_id: str) -> Steps[dict[str, RunnableC
     return {name: config_of(thread_id, *location) for name, *location in rows}
 
 
-@operation("read")
-def labelled(d: SqlDialect, thread_id: str, name: str) -> Steps[RunnableConfig]:
-    """Return the config of the checkpoint that has a label.
-
-    Round trips: 1.
-    Raises: CheckpointNotFound.
-    """
-    (rows,) = yield d.ask("select_labels", thread_id=thread_id)
-    for found, *location in rows:
-        if found == name:
-            return config_of(thread_id, *location)
-    known = ", ".join(repr(row[0]) for row in rows)
-    raise CheckpointNotFound(
-        f"no checkpoint of thread {thread_id!r} has the label {name!r}; "
-        + (f"its labels are {known}" if known else "the thread has no labels")
-    )
-
-
 def checkpoint_not_found(key: Key) -> CheckpointNotFound:
     """Return the error for a checkpoint that does not exist or is hidden."""
     which = "no checkpoint" if key.checkpoint_id is None else f"no checkpoint {key.checkpoint_id!r}"

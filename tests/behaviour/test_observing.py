@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import logging
 from typing import Any
 
 import psycopg
@@ -16,14 +14,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from langgraph_checkpoint_custom import (
-    CheckpointEncodeError,
-    OperationEvent,
-    Retention,
-    ThreadExists,
-    log_slow_operations,
-)
-from langgraph_checkpoint_custom.otel import BOUNDARIES, instrumentation, observe_sweeps
+from langgraph_checkpoint_custom import CheckpointEncodeError, OperationEvent, ThreadExists
+from langgraph_checkpoint_custom.otel import BOUNDARIES, instrumentation
 from tests.behaviour.helpers import LONG, checkpoint, config, metadata
 from tests.conftest import APIS
 from tests.stores import Client, Store
@@ -104,17 +96,6 @@ def test_a_hook_that_fails_changes_nothing(store: Store, caplog: pytest.LogCaptu
     ]
 
 
-def test_slow_operations_are_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    with store.open(on_operation=log_slow_operations(3600.0)) as saver:
-        saver.put(config("t"), checkpoint("1"), metadata(), {})
-    with store.open(on_operation=log_slow_operations(0.0)) as saver:
-        saver.get_tuple(config("t"))
-    (record,) = (record for record in caplog.records if record.name == "langgraph_checkpoint_custom")
-    assert record.levelno == logging.WARNING
-    assert record.message.startswith("get_tuple took 0.")
-    assert "on thread 't', namespace ''" in record.message
-
-
 @pytest.mark.parametrize("api", APIS)
 def test_spans_and_durations_for_opentelemetry(store: Store, api: str) -> None:
     spans = InMemorySpanExporter()
@@ -152,30 +133,6 @@ def test_spans_and_durations_for_opentelemetry(store: Store, api: str) -> None:
     assert sorted(point.attributes["db.operation.name"] for point in metric.data.data_points) == ["copy_thread", "put"]
     # The boundaries are those of calls that take from a tenth of a millisecond to seconds, unless a view has others.
     assert {point.explicit_bounds for point in metric.data.data_points} == {BOUNDARIES}
-
-
-def test_sweeps_are_reported_to_opentelemetry(store: Store) -> None:
-    reader = InMemoryMetricReader()
-
-    def values() -> dict[str, float]:
-        data: Any = reader.get_metrics_data()
-        found = data.resource_metrics[0].scope_metrics[0].metrics if data else ()
-        return {
-            metric.name.removeprefix("langgraph.checkpoint.sweep."): point.value
-            for metric in found
-            for point in metric.data.data_points
-        }
-
-    with store.open() as saver:
-        observe_sweeps(saver, MeterProvider([reader]))
-        assert values() == {"overdue": 0, "lag": 0}
-        saver.sweep(Retention(keep_last=1))
-        found = values()
-        assert found.keys() == {"overdue", "lag", "age"}
-        assert 0 <= found["age"] < 3600
-    del saver
-    gc.collect()
-    assert values() == {}
 
 
 def test_stats_describe_the_connections(store: Store) -> None:

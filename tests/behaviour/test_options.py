@@ -16,7 +16,6 @@ from langgraph_checkpoint_custom import (
     PostgresSaver,
     Retention,
     SqliteSaver,
-    log_slow_operations,
     open_saver,
 )
 from langgraph_checkpoint_custom.options import Options, PostgresOptions, SaverOptions, SqliteOptions
@@ -130,9 +129,3 @@ def test_export_and_transfer_check_their_tenants_option(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="tenants must be True or False, not 'acme'"):
             transfer(saver, other, tenants="acme")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
-
-
-def test_arguments_of_functions_are_checked() -> None:
-    wrong: Any = "x"
-    with pytest.raises(ConfigError, match="log_slow_operations takes a number of seconds"):
-        log_slow_operations(wrong)

@@ -67,7 +67,8 @@ def test_everything_that_graphs_stored_is_moved(saver: CheckpointSaver, other: C
     assert (imported.threads, imported.problems) == (len(threads), {})
     assert plain(other) == plain(saver)
     for number, name in enumerate(threads):
-        assert other.labelled(name, f"label {number}") == saver.labelled(name, f"label {number}")
+        assert other.labels(name) == saver.labels(name)
+        assert list(saver.labels(name)) == [f"label {number}"]
     assert import_file(other, tmp_path / "all.zst") == imported  # Again: nothing changes.
     assert plain(other) == plain(saver)
     assert export_file(other, tmp_path / "again.zst") == exported
