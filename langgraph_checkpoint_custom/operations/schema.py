@@ -100,7 +100,7 @@ def _applied(d: SqlDialect) -> Steps[frozenset[int] | None]:
     There may be migrations of a newer version, if they let this one use the tables.
     """
     (((_, is_ours, taken, layout),),) = yield d.ask("schema_state")
-    if is_ours is None:
+    if not is_ours:
         if taken is not None:
             raise SchemaForeign(
                 f"{d.location} already has a table {taken!r} that does not belong to this package (perhaps to the "
@@ -108,8 +108,6 @@ def _applied(d: SqlDialect) -> Steps[frozenset[int] | None]:
                 f"`{_COMMAND} migrate --from …` copies there what the official saver has stored"
             )
         return None
-    if not is_ours:
-        raise _before_1_0(d)
     d.learn_layout(layout)
     (rows,) = yield d.ask("schema_numbers")
     tables = Tables(rows)
@@ -134,15 +132,6 @@ class Tables:
         self.applied = frozenset(number for number, _ in rows)
         self.version = max(self.applied, default=0)
         self.oldest = max((oldest for _, oldest in rows), default=0)
-
-
-def _before_1_0(d: SqlDialect) -> SchemaOutdated:
-    """Return the error for tables that were made before the first release."""
-    return SchemaOutdated(
-        f"the tables in {d.location} are of a version before 1.0.0rc1, and cannot be migrated; with the version that "
-        f"created them, run `{_COMMAND} export FILE`, and with this version, `{_COMMAND} import FILE` into another "
-        "schema or file"
-    )
 
 
 def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
@@ -258,14 +247,11 @@ def verify(d: SqlDialect) -> Steps[Verified]:
     """Compare the tables with those that this package ships.
 
     Round trips: 1 if there are none; otherwise 3, and 1 more on PostgreSQL.
-    Raises: SchemaOutdated if the tables are of a version before 1.0.
     """
     shipped = len(d.migrations)
     (((_, is_ours, taken, layout),),) = yield d.ask("schema_state")
-    if is_ours is None:
-        return Verified(None, 0, shipped, taken, d.shipped(), [], [])
     if not is_ours:
-        raise _before_1_0(d)
+        return Verified(None, 0, shipped, taken, d.shipped(), [], [])
     d.learn_layout(layout)
     (numbers,) = yield d.ask("schema_numbers")
     (lines,) = yield d.ask("catalog_lines")

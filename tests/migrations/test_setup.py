@@ -165,16 +165,6 @@ def test_older_tables_on_postgres_wait_for_setup(own_postgres_url: str) -> None:
         saver.get_tuple(generate_config("t"))
 
 
-def test_tables_from_before_the_first_release_are_refused_with_the_way_out(own_store: Store) -> None:
-    with own_store.open() as saver:
-        saver.setup()
-    change(own_store, "ALTER TABLE {}langgraph_checkpoint_migrations DROP COLUMN oldest")
-    for method in ("setup", "list"):
-        with own_store.open() as saver, pytest.raises(SchemaOutdated, match=r"export FILE.*import FILE"):
-            saver.setup() if method == "setup" else list(saver.list(None))
-    assert main(["verify", "--url", own_store.url]) == 1
-
-
 def change(store: Store, statement: str, *values: int) -> None:
     if store.kind == "sqlite":
         connection = sqlite3.connect(store.url.removeprefix("sqlite:///"))

@@ -13,13 +13,11 @@
 SELECT pg_advisory_xact_lock(hashtextextended('langgraph_checkpoint_migrations ' || %(schema)s, 0))
 
 -- name: schema_state
--- One row: whether the schema exists, whether the table of migrations is that of 1.0 (NULL: there is none), a table named
--- as one of ours, and the layout.
+-- One row: whether the schema exists, whether the table of migrations does, a table named as one of ours, and the layout.
 SELECT
     EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %(schema)s),
-    (
-        SELECT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'oldest')
-        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    EXISTS (
+        SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname = %(schema)s AND c.relname = 'langgraph_checkpoint_migrations'
     ),
     (

@@ -9,14 +9,10 @@
 -- filter: test_sqlite_reads_by_index in tests/plans/test_plans.py shows it.
 
 -- name: schema_state
--- One row: whether the schema exists, whether the table of migrations is that of 1.0 (NULL: there is none), a table named
--- as one of ours, and the layout.
+-- One row: whether the schema exists, whether the table of migrations does, a table named as one of ours, and the layout.
 SELECT
     true,
-    (
-        SELECT EXISTS (SELECT 1 FROM pragma_table_info(t.name) AS c WHERE c.name = 'oldest')
-        FROM sqlite_schema t WHERE t.type = 'table' AND t.name = 'langgraph_checkpoint_migrations'
-    ),
+    EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'langgraph_checkpoint_migrations'),
     (
         SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('checkpoints', 'blobs', 'writes')
         ORDER BY 1 LIMIT 1
