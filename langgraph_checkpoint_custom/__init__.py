@@ -1,7 +1,7 @@
 """Checkpoint savers for LangGraph, on PostgreSQL and SQLite, that give back most types unchanged.
 
-`PostgresSaver` needs the extra `postgres`. It is imported on first use, so that SQLite works without psycopg. `aio` has
-LangGraph's names for the savers of async programs.
+`PostgresSaver` and `AsyncPostgresSaver` need the extra `postgres`. They are imported on first use, so that SQLite works
+without psycopg.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from langgraph_checkpoint_custom.encoding.objects import register_codec
-from langgraph_checkpoint_custom.erasing import Erased
 from langgraph_checkpoint_custom.errors import (
     CheckpointConflict,
     CheckpointEncodeError,
@@ -44,17 +43,19 @@ from langgraph_checkpoint_custom.model.records import (
     WaitingThread,
 )
 from langgraph_checkpoint_custom.observed import OperationEvent
+from langgraph_checkpoint_custom.operations.erase import Erased
 from langgraph_checkpoint_custom.retention import Retention, Swept
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.sqlite import SqliteSaver
+from langgraph_checkpoint_custom.sqlite import AsyncSqliteSaver, SqliteSaver
 from langgraph_checkpoint_custom.url import open_saver
 
 if TYPE_CHECKING:
-    from langgraph_checkpoint_custom.postgres import PostgresSaver
+    from langgraph_checkpoint_custom.postgres import AsyncPostgresSaver, PostgresSaver
 
 __version__ = "1.0.0rc1"
 
 __all__ = [
+    "AsyncSqliteSaver",
     "CheckpointConflict",
     "CheckpointEncodeError",
     "CheckpointError",
@@ -93,23 +94,18 @@ __all__ = [
     "register_codec",
 ]
 if find_spec("psycopg"):  # `import *` works without it.
-    __all__ += ["PostgresSaver"]
+    __all__ += ["AsyncPostgresSaver", "PostgresSaver"]
 
-# LangGraph's names that a program which switches may import from here.
-_ELSEWHERE = {
-    "AsyncPostgresSaver": "it is in langgraph_checkpoint_custom.aio",
-    "AsyncSqliteSaver": "it is in langgraph_checkpoint_custom.aio",
-    "ShallowPostgresSaver": "use PostgresSaver with retention=Retention(keep_last=1)",
-}
+_SHALLOW = {"AsyncShallowPostgresSaver": "AsyncPostgresSaver", "ShallowPostgresSaver": "PostgresSaver"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "PostgresSaver":
-        from langgraph_checkpoint_custom.postgres import PostgresSaver
+    if name in _SHALLOW.values():
+        from langgraph_checkpoint_custom import postgres
 
-        return PostgresSaver
-    if name in _ELSEWHERE:  # `from … import` hides the message of an AttributeError.
-        raise ImportError(f"there is no {name} in {__name__}: {_ELSEWHERE[name]}", name=__name__)
+        return getattr(postgres, name)
+    if name in _SHALLOW:  # `from … import` hides the message of an AttributeError.
+        raise ImportError(f"there is no {name}: use {_SHALLOW[name]} with retention=Retention(keep_last=1)")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -19,7 +19,6 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
-from langgraph_checkpoint_custom.erasing import Erased, erase_operations
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.filter import Condition, wanted
@@ -52,6 +51,7 @@ from langgraph_checkpoint_custom.model.records import (
 from langgraph_checkpoint_custom.operations.copies import fork_thread
 from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, rollback
 from langgraph_checkpoint_custom.operations.due import set_ttl, sweep_status
+from langgraph_checkpoint_custom.operations.erase import Erased, erase_operations
 from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, check_open, waiting_threads
 from langgraph_checkpoint_custom.operations.labels import label, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.operations.list_threads import (

@@ -9,9 +9,9 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.engine.operation import Operation
-from langgraph_checkpoint_custom.erasing import erase_operations
 from langgraph_checkpoint_custom.model.keys import KIND_MARK
 from langgraph_checkpoint_custom.operations import erase
+from langgraph_checkpoint_custom.operations.erase import erase_operations
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
 from tests.stores import Client, Store
 
@@ -65,7 +65,6 @@ async def test_all_threads_of_a_person_are_deleted_and_reported(client: Client, 
 def test_it_works_in_pages_and_can_be_started_again(saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_checkpoint_custom.operations.pieces.REACH", 7)
     monkeypatch.setattr(erase, "FIRST", erase.FIRST._replace(limit=3))
-    monkeypatch.setattr("langgraph_checkpoint_custom.erasing.FIRST", erase.FIRST)
     for number in range(10):
         fill(saver, f"t{number}", *(["ada", "ada"] if number % 2 else ["bo"]))
     operations = erase_operations(saver._dialect, saver._codec, ADA, dry_run=False, tenants=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import importlib
 import logging
 import sqlite3
 import subprocess
@@ -24,15 +23,15 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 import langgraph_checkpoint_custom
 from langgraph_checkpoint_custom import (
+    AsyncPostgresSaver,
+    AsyncSqliteSaver,
     CheckpointSaver,
     ClosedError,
     ConfigError,
     PostgresSaver,
     SqliteSaver,
     StorageError,
-    aio,
 )
-from langgraph_checkpoint_custom.aio import AsyncPostgresSaver, AsyncSqliteSaver
 from tests.stores import Store
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -418,23 +417,18 @@ def test_the_error_about_a_shallow_saver_names_the_replacement() -> None:
     with pytest.raises(ImportError, match=r"use PostgresSaver with retention=Retention\(keep_last=1\)"):
         from langgraph_checkpoint_custom import ShallowPostgresSaver  # noqa: F401
     with pytest.raises(ImportError, match=r"use AsyncPostgresSaver with retention=Retention\(keep_last=1\)"):
-        from langgraph_checkpoint_custom.aio import AsyncShallowPostgresSaver  # noqa: F401
-    with pytest.raises(ImportError, match=r"AsyncPostgresSaver.*it is in langgraph_checkpoint_custom.aio"):
-        from langgraph_checkpoint_custom import AsyncPostgresSaver  # noqa: F401
+        from langgraph_checkpoint_custom import AsyncShallowPostgresSaver  # noqa: F401
 
 
 # Names.
 
 
-@pytest.mark.parametrize("module", ["langgraph_checkpoint_custom", "langgraph_checkpoint_custom.aio"])
-def test_every_public_name_can_be_imported(module: str) -> None:
-    found = importlib.import_module(module)
-    assert set(found.__all__) <= set(dir(found))
-    assert ("PostgresSaver" in dir(found)) == (found is langgraph_checkpoint_custom)
-    assert ("AsyncPostgresSaver" in dir(found)) == (found is aio)
+def test_every_public_name_can_be_imported() -> None:
+    public = {*langgraph_checkpoint_custom.__all__}
+    assert {"PostgresSaver", "AsyncPostgresSaver"} <= public <= {*dir(langgraph_checkpoint_custom)}
     names: dict[str, Any] = {}
-    exec(f"from {module} import *", names)
-    assert set(found.__all__) <= set(names)
+    exec("from langgraph_checkpoint_custom import *", names)
+    assert public <= names.keys()
 
 
 WITHOUT_PSYCOPG = """
@@ -450,15 +444,13 @@ real = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name.startswith("psycopg") else real(name, *rest)
 sys.meta_path.insert(0, Hidden())
 from langgraph_checkpoint_custom import *
-from langgraph_checkpoint_custom.aio import *
-import langgraph_checkpoint_custom, langgraph_checkpoint_custom.aio
+import langgraph_checkpoint_custom
 assert "PostgresSaver" not in dir(langgraph_checkpoint_custom)
 with SqliteSaver(":memory:") as saver:
     saver.setup()
-for module in ("langgraph_checkpoint_custom", "langgraph_checkpoint_custom.aio"):
-    name = "AsyncPostgresSaver" if module.endswith("aio") else "PostgresSaver"
+for name in ("AsyncPostgresSaver", "PostgresSaver"):
     try:
-        exec(f"from {module} import {name}")
+        exec(f"from langgraph_checkpoint_custom import {name}")
     except ImportError as error:
         assert "install langgraph-checkpoint-custom[postgres]" in str(error), error
     else:

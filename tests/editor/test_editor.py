@@ -6,10 +6,9 @@ from inspect import getmembers, iscoroutinefunction, isfunction
 
 import pytest
 
-from langgraph_checkpoint_custom import PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom import AsyncPostgresSaver, AsyncSqliteSaver, PostgresSaver, SqliteSaver
 from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
 from langgraph_checkpoint_custom.adapters.sessions import SessionStore
-from langgraph_checkpoint_custom.aio import AsyncPostgresSaver, AsyncSqliteSaver
 from langgraph_checkpoint_custom.options import SaverOptions
 from tests.stores import Store
 

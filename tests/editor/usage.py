@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom import PostgresSaver, SqliteSaver, open_saver
-from langgraph_checkpoint_custom.aio import AsyncPostgresSaver, AsyncSqliteSaver
+from langgraph_checkpoint_custom import AsyncPostgresSaver, AsyncSqliteSaver, PostgresSaver, SqliteSaver, open_saver
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 

@@ -31,7 +31,6 @@ FILE = Path(__file__).with_name("public.txt")
 PACKAGE = langgraph_checkpoint_custom.__name__
 # The public names of other modules than the package itself, which lists its own.
 MODULES: dict[str, tuple[str, ...]] = {
-    "aio": ("AsyncPostgresSaver", "AsyncSqliteSaver"),
     "server": ("checkpointer",),
     "ui": ("create_app",),
     "otel": ("instrumentation",),

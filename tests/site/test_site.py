@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import langgraph_checkpoint_custom
-from langgraph_checkpoint_custom import aio
 from tests.needs import need
 
 ROOT = Path(__file__).parents[2]
@@ -50,8 +49,7 @@ def test_the_site_is_whole_and_loads_nothing_from_another_host(tmp_path: Path) -
     assert [path.stem for path in (ROOT / "docs").glob("*.md") if f'href="docs/{path.stem}.html"' not in start] == []
 
     names = _names(site)
-    for module in (langgraph_checkpoint_custom, aio):
-        assert {f"{module.__name__}.{name}" for name in module.__all__} - names == set()
+    assert {f"{PACKAGE}.{name}" for name in langgraph_checkpoint_custom.__all__} - names == set()
     imported = set(_imported_by_documents())
     assert len(imported) > 10
     assert imported - names == set()

@@ -14,9 +14,9 @@ OURS = {
     ("langgraph.checkpoint.memory", "InMemorySaver"): "tests.replaced",
     ("langgraph.checkpoint.memory", "MemorySaver"): "tests.replaced",
     ("langgraph.checkpoint.postgres", "PostgresSaver"): "langgraph_checkpoint_custom",
-    ("langgraph.checkpoint.postgres.aio", "AsyncPostgresSaver"): "langgraph_checkpoint_custom.aio",
+    ("langgraph.checkpoint.postgres.aio", "AsyncPostgresSaver"): "langgraph_checkpoint_custom",
     ("langgraph.checkpoint.sqlite", "SqliteSaver"): "langgraph_checkpoint_custom",
-    ("langgraph.checkpoint.sqlite.aio", "AsyncSqliteSaver"): "langgraph_checkpoint_custom.aio",
+    ("langgraph.checkpoint.sqlite.aio", "AsyncSqliteSaver"): "langgraph_checkpoint_custom",
 }
 
 

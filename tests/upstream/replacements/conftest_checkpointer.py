@@ -10,8 +10,13 @@ from psycopg import AsyncConnection, Connection, conninfo
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
-from langgraph_checkpoint_custom.aio import AsyncPostgresSaver, AsyncSqliteSaver
+from langgraph_checkpoint_custom import (
+    AsyncPostgresSaver,
+    AsyncSqliteSaver,
+    CheckpointSaver,
+    PostgresSaver,
+    SqliteSaver,
+)
 
 from .replaced import DSN, InMemorySaver, empty
 
