@@ -39,6 +39,7 @@ def awaited(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
         found: T = await same(_Async(self), *args, **kwargs)
         return found
 
+    version.__name__ = f"a{method.__name__}"
     return version
 
 
@@ -51,6 +52,7 @@ def iterated(method: Callable[Concatenate[Any, P], Iterator[T]]) -> Callable[Con
         found: AsyncIterator[T] = same(_Async(self), *args, **kwargs)
         return found
 
+    version.__name__ = f"a{method.__name__}"
     return version
 
 
