@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated
-from urllib.parse import unquote
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, NotPossible, Schema, Url, given, opened
+from langgraph_checkpoint_custom.cli.common import Json, NotPossible, Schema, Url, opened
 from langgraph_checkpoint_custom.cli.output import Style, say, show_source, table, tell
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.operations.schema import Privilege, Verified, script
+from langgraph_checkpoint_custom.operations.schema import Verified, script
 from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
 from langgraph_checkpoint_custom.settings import URL, settings_of
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
@@ -22,7 +20,7 @@ commands = typer.Typer()
 
 # What `verify` does not compare.
 NOT_CHECKED = {
-    "postgresql": ("owners", "settings of tables"),
+    "postgresql": ("owners and privileges", "settings of tables"),
     "sqlite": ("expressions of generated columns",),
 }
 
@@ -70,34 +68,16 @@ def setup(
 
 @commands.command()
 def verify(url: Url = None, schema: Schema = None, as_json: Json = False) -> None:
-    """Compare the tables with those that this package ships, and check this role's privileges; changes nothing."""
-    where = given(url, reads=True)
-    with opened(where, may_be_anothers=True, schema=schema) as saver:
+    """Compare the tables with those that this package ships; changes nothing."""
+    with opened(url, may_be_anothers=True, schema=schema, reads=True) as saver:
         found = saver.backend.driver.look(verify_tables(saver.backend.dialect))
         database, location = saver.backend.dialect.system, saver.backend.dialect.location
-    found = found._replace(privileges=[*found.privileges, *_of_file(where)])
     if as_json:
         _tell(found, database)
     else:
         _show(found, database, location)
     if not found.holds:
         raise typer.Exit(1)
-
-
-def _of_file(url: str) -> list[Privilege]:
-    """Return what this process may do with a SQLite file and, for its WAL file, with the folder."""
-    if not url.startswith("sqlite:///"):
-        return []
-    path = Path(unquote(url.removeprefix("sqlite:///")))
-    folder = path.absolute().parent
-    return [
-        Privilege(str(path), "read and write", _may(path, os.R_OK | os.W_OK)),
-        Privilege(str(folder), "write", _may(folder, os.W_OK | os.X_OK)),
-    ]
-
-
-def _may(path: Path, mode: int) -> bool:
-    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _tell(found: Verified, database: str) -> None:
@@ -110,7 +90,6 @@ def _tell(found: Verified, database: str) -> None:
             "foreign": found.foreign,
             "missing": found.missing,
             "added": found.added,
-            "privileges": [privilege._asdict() for privilege in found.privileges],
             "not_checked": NOT_CHECKED[database],
         }
     )
@@ -146,11 +125,6 @@ def _show(found: Verified, database: str, location: str) -> None:
             row(None, "added or changed", line)
         if not found.missing and not found.added:
             row(True, "as shipped", "tables, columns, indexes" + (", policies" if database == "postgresql" else ""))
-        refused = [privilege for privilege in found.privileges if not privilege.granted]
-        for privilege in refused:
-            row(False, "privilege", f"{privilege.name} on {privilege.on}")
-        if not refused:
-            row(True, "privileges", "all that a run needs")
     row(None, "not checked", ", ".join(NOT_CHECKED[database]))
     table(("ok", "what", ""), rows, styles=styles)
 

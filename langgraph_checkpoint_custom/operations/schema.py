@@ -196,18 +196,7 @@ def make_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[None]:
         yield d.make_searchable(key)
 
 
-# Comparing the tables with those that this package ships: what is missing, what was added, what this role may do
-
-# Tables that a run only reads.
-READ_ONLY = frozenset({"langgraph_checkpoint_migrations", "tenant_roles"})
-
-
-class Privilege(NamedTuple):
-    """What a run needs on a table, or on the schema, and whether this role has it."""
-
-    on: str
-    name: str
-    granted: bool
+# Comparing the tables with those that this package ships: what is missing, and what was added
 
 
 class Verified(NamedTuple):
@@ -220,7 +209,6 @@ class Verified(NamedTuple):
         foreign: A table of another package that has the name of one of ours.
         missing: Lines of the shipped catalog that the database does not have.
         added: Lines that the database has and the shipped catalog does not.
-        privileges: The privileges that a run needs; empty on SQLite.
     """
 
     version: int | None
@@ -229,7 +217,6 @@ class Verified(NamedTuple):
     foreign: str | None
     missing: Sequence[str]
     added: Sequence[str]
-    privileges: Sequence[Privilege]
 
     @property
     def is_usable(self) -> bool:
@@ -239,32 +226,22 @@ class Verified(NamedTuple):
     @property
     def holds(self) -> bool:
         """Whether the tables have everything that a run needs. Additions normally do no harm."""
-        return self.is_usable and not self.missing and all(privilege.granted for privilege in self.privileges)
+        return self.is_usable and not self.missing
 
 
 @operation("read")
 def verify(d: SqlDialect) -> Steps[Verified]:
     """Compare the tables with those that this package ships.
 
-    Round trips: 1 if there are none; otherwise 3, and 1 more on PostgreSQL.
+    Round trips: 1 if there are none; otherwise 3.
     """
     shipped = len(d.migrations)
     (((_, is_ours, taken, layout),),) = yield d.ask("schema_state")
     if not is_ours:
-        return Verified(None, 0, shipped, taken, d.shipped(), [], [])
+        return Verified(None, 0, shipped, taken, d.shipped(), [])
     d.learn_layout(layout)
     (numbers,) = yield d.ask("schema_numbers")
     (lines,) = yield d.ask("catalog_lines")
     there, wanted = {str(line) for (line,) in lines}, set(d.shipped())
-    privileges: list[Privilege] = []
-    if d.has("catalog_privileges"):
-        (rows,) = yield d.ask("catalog_privileges")
-        tables = {line.split()[1].rstrip(",") for line in wanted if line.startswith("table ")}
-        privileges = [
-            Privilege(on, name, granted)
-            for on, name, granted in rows
-            if name == "USAGE" or (on in tables and (name == "SELECT" or on not in READ_ONLY))
-        ]
     found = Tables(numbers)
-    missing, added = sorted(wanted - there), sorted(there - wanted)
-    return Verified(found.version, found.oldest, shipped, None, missing, added, privileges)
+    return Verified(found.version, found.oldest, shipped, None, sorted(wanted - there), sorted(there - wanted))

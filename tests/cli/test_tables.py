@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
-from langgraph_checkpoint_custom import open_saver
-from langgraph_checkpoint_custom.operations.schema import READ_ONLY
 from tests.behaviour.helpers import Database
 from tests.cli.conftest import Cli
-from tests.conftest import dsn_for, unprivileged_folder
 
 
 def execute(cli: Cli, *statements: str) -> None:
@@ -37,11 +31,6 @@ def test_the_shipped_catalog_is_what_the_migrations_make(cli: Cli) -> None:
     found = cli.json("verify")
     assert (found["ok"], found["missing"], found["added"], found["version"]) == (True, [], [], found["shipped"])
     assert found["not_checked"]
-    if cli.store.kind == "postgres":
-        granted = {(each["on"], each["name"]) for each in found["privileges"]}
-        assert ("writes", "DELETE") in granted
-        assert not {("tenant_roles", "INSERT"), ("langgraph_checkpoint_migrations", "DELETE")} & granted
-        assert len(READ_ONLY) == 2
     output = cli("verify")
     assert "as shipped" in output
     assert "no " not in [line[:3] for line in output.splitlines()]
@@ -136,41 +125,6 @@ def test_missing_tables_and_tables_of_another_program(
     assert cli.json("verify", "--url", f"sqlite:///{theirs}", code=1)["foreign"] == "checkpoints"
     assert "no file" in cli.fail("verify", "--url", "sqlite:///nowhere.db")
     assert not (tmp_path / "nowhere.db").exists()
-
-
-@pytest.fixture
-def reader(postgres_url: str) -> Iterator[str]:
-    """The URL of a role that may only read."""
-    name = "checkpoint_test_reader"
-    role = sql.Identifier(name)
-    with psycopg.connect(postgres_url, autocommit=True) as server:
-        server.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(role))
-        server.execute(sql.SQL("CREATE ROLE {} LOGIN").format(role))
-        server.execute(sql.SQL("GRANT USAGE ON SCHEMA langgraph_checkpoint TO {}").format(role))
-        server.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA langgraph_checkpoint TO {}").format(role))
-    parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(postgres_url)
-    yield dsn_for(psycopg.conninfo.make_conninfo(postgres_url, user=name), parts["dbname"])
-    with psycopg.connect(postgres_url, autocommit=True) as server:
-        server.execute(sql.SQL("DROP OWNED BY {}").format(role))
-        server.execute(sql.SQL("DROP ROLE {}").format(role))
-
-
-def test_missing_privileges_on_postgres_are_reported(cli: Cli, reader: str) -> None:
-    found = cli.json("verify", "--url", reader, code=1)
-    assert found["missing"] == []
-    refused = {(each["on"], each["name"]) for each in found["privileges"] if not each["granted"]}
-    assert {name for _, name in refused} == {"INSERT", "UPDATE", "DELETE"}
-    assert ("checkpoints", "UPDATE") in refused
-    assert "UPDATE on checkpoints" in cli("verify", "--url", reader, code=1)
-
-
-def test_verify_reports_a_file_that_cannot_be_written(cli: Cli) -> None:
-    with unprivileged_folder() as folder:
-        with open_saver(f"sqlite:///{folder}/a.db") as saver:
-            saver.setup()
-        (folder / "a.db").chmod(0o400)
-        found = cli.json("verify", "--url", f"sqlite:///{folder}/a.db", code=1)
-        assert [each["granted"] for each in found["privileges"]] == [False, True]
 
 
 def test_the_schema_makes_the_tables_on_sqlite(cli: Cli, tmp_path: Path) -> None:

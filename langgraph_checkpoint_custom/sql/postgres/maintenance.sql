@@ -45,14 +45,3 @@ WITH ours AS MATERIALIZED (
     WHERE n.nspname = %(schema)s AND c.relkind = 'v' AND NOT starts_with(c.relname, 'searched_')
 )
 SELECT replace(line, quote_ident(%(schema)s) || '.', '') FROM lines ORDER BY 1
-
--- name: catalog_privileges
--- differs: SQLite has no privileges except those of the file.
-SELECT c.relname::text, p.name, has_table_privilege(c.oid, p.name)
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p (name)
-WHERE n.nspname = %(schema)s AND c.relkind = 'r'
-UNION ALL
-SELECT n.nspname::text, 'USAGE', has_schema_privilege(n.oid, 'USAGE')
-FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s
