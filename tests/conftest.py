@@ -62,7 +62,6 @@ LONG = {
     "migrations/test_two_versions.py": "another version of the package in a process of its own",
     "model/test_state_machine.py": "random sequences of operations",
     "moving/test_killed.py": "processes that are killed in the middle of a move",
-    "plans/test_commands.py": "a large store for each database",
     "races/test_rounds.py": "random rounds of concurrent operations",
     "table/test_table.py": "each value of the comparison, with each saver",
     "test_docs.py::test_the_documents_examples_run": "a process for each document",
@@ -79,7 +78,6 @@ SAMPLED = {
     "migrations/test_two_versions.py": 2,
     "plans/test_deletions.py": 2,
     "plans/test_lists.py": 2,
-    "races/test_changed_rows.py": 2,
     "races/test_pairs.py": 6,
 }
 

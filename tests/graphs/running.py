@@ -142,14 +142,6 @@ class Stored(Thread):
         self.saver = self._store.open()
 
 
-class Reopened(Stored):
-    """A thread in several processes: at a pause, the saver is closed and a new one continues."""
-
-    async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
-        if ends:
-            await self.reopen()
-
-
 class Pruned(Stored):
     """A thread that is pruned at each pause, so that its past is deleted."""
 
