@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph_checkpoint_custom import CheckpointError, CheckpointSaver, CorruptCheckpoint, Retention, StorageError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.tools.exchange import import_file
-from tests.model.oracle import exact
+from tests.model.storing import exact
 
 Answer = tuple[str, Any]
 """("ok", what was returned), ("error", the name of the class), or ("none", why) if nothing was called."""

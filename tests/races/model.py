@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom import CheckpointError, Retention
-from tests.model.oracle import Key, Oracle, exact
+from tests.model.oracle import Oracle
+from tests.model.storing import Key, exact
 from tests.races.calls import READS, Answer, Call, comparable, record_of
 
 # Anything older was there before the round, and is what a sweep considers old.

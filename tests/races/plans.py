@@ -19,7 +19,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 
-from tests.model.oracle import Key
+from tests.model.storing import Key
 from tests.races.calls import Call, retention
 from tests.races.model import NEW, OLD, config_of
 

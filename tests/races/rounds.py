@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.crash.processes import Process
 from tests.invariants import Tables, read_tables, violations, without_old_chunks
-from tests.model.oracle import Key
+from tests.model.storing import Key
 from tests.races.calls import Answer, Call, Done, do
 from tests.races.model import Effect, Model, State, config_of
 from tests.races.plans import LOG, Caller, Mix, Plan, Round

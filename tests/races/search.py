@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from tests.model.oracle import exact
+from tests.model.storing import exact
 from tests.races.calls import READS, Done
 from tests.races.model import Effect, Model, State
 

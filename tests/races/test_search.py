@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tests.model.oracle import exact
+from tests.model.storing import exact
 from tests.races.calls import Answer, Call, Done
 from tests.races.model import Model, State, config_of
 from tests.races.pairs import id_of, put
