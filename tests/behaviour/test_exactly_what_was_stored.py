@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import math
 from collections import OrderedDict, defaultdict, deque
-from datetime import datetime, timedelta, timezone
-from enum import Enum, IntEnum
+from datetime import timedelta, timezone
 from pathlib import PurePosixPath
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import pydantic.v1
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,125 +19,32 @@ from hypothesis.extra import numpy as np_st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Send
-from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field, model_serializer, model_validator
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, open_saver
 from tests.behaviour.helpers import Database, get, metadata, next_uuid, put
+from tests.core.test_leaves import RECORD, Plain
+from tests.core.test_restored import (
+    Aliased,
+    Color,
+    Holding,
+    Inner,
+    Location,
+    More,
+    Normalised,
+    Numbers,
+    Old,
+    Pair,
+    Rewritten,
+    Rights,
+    Shown,
+    Slotted,
+    Tree,
+    new,
+)
 from tests.exactly import same
 from tests.stores import Client, Store
+from tests.table.classes import Level, Word
 
-
-class Colour(Enum):
-    RED = "red"
-    BLUE = ("b", 1)
-
-
-class Word(str, Enum):
-    YES = "yes"
-
-
-class Number(IntEnum):
-    ONE = 1
-
-
-@dataclasses.dataclass
-class Point:
-    x: Any
-    y: Any = None
-
-
-class Plain:
-    """A class without anything."""
-
-    def __init__(self, value: Any) -> None:
-        self.held = [value]
-
-
-@dataclasses.dataclass(frozen=True)
-class Normalised:
-    """A class whose initialisation would change the stored fields."""
-
-    name: str
-    calls: int = 0
-    made: str = dataclasses.field(init=False, default="")
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "calls", self.calls + 1)
-        object.__setattr__(self, "made", self.name.upper())
-
-
-@dataclasses.dataclass
-class FromOtherArguments:
-    """A class whose constructor takes something other than its fields."""
-
-    total: int = dataclasses.field(init=False)
-    parts: dataclasses.InitVar[list[int]]
-
-    def __post_init__(self, parts: list[int]) -> None:
-        self.total = sum(parts)
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
-
-
-class Inner(BaseModel):
-    number: int
-
-
-class Model(BaseModel):
-    name: str
-    inner: list[Inner] = []
-    color: Colour = Colour.RED
-    when: datetime | None = None
-
-
-class Aliased(BaseModel):
-    """A model whose constructor takes other names than its dump has."""
-
-    value: int = Field(alias="theValue")
-    inner: Inner = Field(alias="theInner")
-
-    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property.
-    @property
-    def double(self) -> int:
-        return self.value * 2
-
-
-class Numbers(RootModel[list[int]]):
-    """A model whose dump is not a dict."""
-
-
-class Named(RootModel[dict[str, Inner]]):
-    """A model whose dump is a dict with any keys."""
-
-
-class Shortened(BaseModel):
-    """A model that defines its own dump."""
-
-    text: str
-
-    @model_serializer
-    def shorten(self) -> dict[str, str]:
-        return {"t": self.text}
-
-    @model_validator(mode="before")
-    @classmethod
-    def lengthen(cls, given: Any) -> Any:
-        return {"text": given["t"]} if "t" in given else given
-
-
-class Open(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
-class Old(pydantic.v1.BaseModel):
-    name: str
-    numbers: list[int] = []
-
-
-RECORD: Any = np.dtype([("a", "<i4"), ("b", ">f8", (2,)), ("c", [("d", "S2")])])
 zones = st.sampled_from([None, timezone.utc, timezone(timedelta(hours=-3, minutes=-30)), ZoneInfo("Europe/Berlin")])
 text = st.text(st.characters(), max_size=20) | st.sampled_from(["nul\0nul", "a\r\nb", "🙂", "x" * 300])
 hashable = st.one_of(
@@ -149,14 +53,14 @@ hashable = st.one_of(
     text,
     st.binary(max_size=9),
     st.uuids(),
-    st.sampled_from([*Colour, *Word, *Number]),
+    st.sampled_from([Color.RED, Color.PAIR, *Rights, *Word, *Level]),
     st.fractions(),
     st.complex_numbers(),
     st.builds(range, st.integers(-(2**70), 2**70), st.integers(-9, 9), st.just(3)),
     st.builds(PurePosixPath, st.text(st.characters(exclude_characters="\0"), max_size=9)),
     st.builds(np.int64, st.integers(-(2**63), 2**63 - 1)),
     st.builds(np.float32, st.floats(width=32, allow_nan=False)),
-    st.sampled_from([np.str_("a"), np.bool_(False), np.datetime64("2024-02-29"), ..., int, Point]),
+    st.sampled_from([np.str_("a"), np.bool_(False), np.datetime64("2024-02-29"), ..., int, Location]),
 )
 scalars = st.one_of(
     hashable,
@@ -173,15 +77,15 @@ scalars = st.one_of(
     st.builds(lambda items: np.fromiter([*items, None], dtype=object), st.lists(hashable, max_size=3)),
     st.just(np.ma.array([1, 2, 3], mask=[False, True, False], fill_value=9)),
     np_st.arrays(st.sampled_from(["i1", "<i8", ">f4", "f8", "?", "c16", "U3", RECORD]), np_st.array_shapes(max_dims=2)),
-    st.builds(Model, name=text, inner=st.lists(st.builds(Inner, number=st.integers(0, 9)), max_size=2)),
-    st.builds(lambda number: Aliased(theValue=number, theInner=Inner(number=number)), st.integers(0, 9)),
+    st.builds(Holding, one=st.builds(More, number=st.integers(0, 9), more=text), anything=text),
+    st.builds(lambda number: new(Aliased, thePlain=number, theInner=Inner(number=number)), st.integers(0, 9)),
     st.builds(Numbers, st.lists(st.integers(0, 9), max_size=2)),
-    st.builds(lambda name: Named({name: Inner(number=1)}), text),
-    st.builds(Shortened, text=text),
-    st.builds(lambda number: Open.model_validate({"anything": number}), st.integers(0, 9)),
-    st.builds(Old, name=text, numbers=st.lists(st.integers(0, 9), max_size=2)),
+    st.builds(lambda name: Tree({name: Tree({})}), text),
+    st.builds(Rewritten, text=text),
+    st.builds(lambda number: new(Shown, extra=number), st.integers(0, 9)),
+    st.builds(lambda number: new(Old, theNumber=number), st.integers(0, 9)),
     st.builds(Normalised, name=text),
-    st.builds(lambda parts: FromOtherArguments(parts=parts), st.lists(st.integers(0, 9), max_size=3)),
+    st.builds(lambda number: Slotted(given=number), st.integers(0, 9)),
     st.builds(HumanMessage, content=text, id=text),
     st.builds(
         lambda args: AIMessage("", tool_calls=[{"name": "f", "args": args, "id": "1"}]),
@@ -200,7 +104,7 @@ values = st.recursive(
         st.builds(lambda items: defaultdict(list, items), st.dictionaries(text, inner, max_size=3)),
         st.builds(lambda value: SimpleNamespace(a=value), inner),
         st.builds(Plain, inner),
-        st.builds(Point, inner, inner),
+        st.builds(Location, inner, inner),
         st.builds(Pair, inner, inner),
         st.builds(Send, st.just("node"), inner),
         st.builds(lambda value: Interrupt(value=value, id="1"), inner),
@@ -260,7 +164,7 @@ REFUSED: dict[str, Any] = {
 async def test_a_value_that_cannot_be_stored_is_refused(client: Client, database: Database, name: str) -> None:
     where = await put(client, "1")
     before = sorted(database.cells())
-    for value in (REFUSED[name], [REFUSED[name]], {"deep": Point(REFUSED[name])}):
+    for value in (REFUSED[name], [REFUSED[name]], {"deep": Location(REFUSED[name])}):
         with pytest.raises(CheckpointEncodeError, match="nothing was stored"):
             await put(client, "2", {"fine": ["x"], "a": value})
         with pytest.raises(CheckpointEncodeError, match="nothing was stored"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -82,21 +81,6 @@ def test_an_impossible_option_is_refused(url: str, options: Any, words: str) -> 
 def test_a_second_argument_that_is_not_a_pipeline_is_refused(pipe: Any) -> None:
     with pytest.raises(ConfigError, match="pipe must be a pipeline of psycopg"):
         PostgresSaver(NOWHERE, pipe)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"older_than": 30},
-        {"older_than": timedelta()},
-        {"keep_last": "3"},
-        {"keep_last": 3, "every": "hour"},
-        {"keep_last": 3, "filter": "x"},
-    ],
-)
-def test_an_impossible_retention_is_refused_when_it_is_created(options: Any) -> None:
-    with pytest.raises(ConfigError):
-        Retention(**options)
 
 
 async def test_arguments_of_methods_are_checked(client: Client) -> None:

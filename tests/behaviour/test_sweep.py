@@ -20,9 +20,6 @@ from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.retention import perform, sweep_operations
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, metadata
 from tests.conftest import APIS
-from tests.graphs.plain import plain
-from tests.graphs.running import Thread
-from tests.graphs.scenarios import SCENARIOS
 from tests.stores import Client, Store
 
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
@@ -178,18 +175,6 @@ def test_a_sweep_covers_the_threads_of_all_tenants(saver: CheckpointSaver, api: 
     assert [ids(one, "u") for one in all_tenants] == [["000003"]] * 3
 
 
-@pytest.mark.parametrize("keep", [{"keep_last": 3}, None, 3, timedelta(days=1)])
-def test_something_other_than_a_retention_is_refused(saver: CheckpointSaver, keep: Any) -> None:
-    with pytest.raises(ConfigError, match=r"Retention\(…\), such as Retention\(keep_last=3\)"):
-        saver.sweep(keep)
-
-
-@pytest.mark.parametrize("filter", ["x", {1: 2}, {"a": object()}])
-def test_the_filter_of_a_retention_is_checked_when_it_is_created(filter: Any) -> None:
-    with pytest.raises(ConfigError, match="filter"):
-        Retention(keep_last=3, filter=filter)
-
-
 def test_a_thread_that_changes_during_a_sweep_stays(saver: CheckpointSaver) -> None:
     """A run stores a checkpoint, or somebody sets a label, after the sweep has found the thread."""
 
@@ -221,28 +206,6 @@ def test_a_thread_that_changes_during_a_sweep_stays(saver: CheckpointSaver) -> N
     assert ids(saver, "u") == ["000001"]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS[::2], ids=lambda scenario: scenario.__name__)
-@pytest.mark.leaves_writes("some scenarios fail in the middle of a step")
-def test_real_graphs_continue_after_a_sweep(saver: CheckpointSaver, scenario: Callable[[Thread], Any]) -> None:
-    """Every state that a sweep leaves is unchanged, including `DeltaChannel`s and interrupts."""
-    thread = Thread(saver, "sync", "sync")
-    asyncio.run(scenario(thread))
-    compiled = [graph._compiled[1] for graph in thread._graphs if graph._compiled[1]]
-    assert compiled
-    before = {found.config["configurable"]["checkpoint_id"]: found for found in saver.list(thread.config)}
-    states = [graph.get_state(thread.config, subgraphs=True) for graph in compiled]
-    saver.sweep(Retention(keep_last=2))
-    assert 1 <= len(list(saver.list(config(thread.thread_id)))) <= 2
-    for found in saver.list(thread.config):
-        was = before[found.config["configurable"]["checkpoint_id"]]
-        assert (found.checkpoint, found.metadata) == (was.checkpoint, was.metadata)
-        assert found.pending_writes == was.pending_writes
-    for graph, was in zip(compiled, states, strict=True):
-        state = graph.get_state(thread.config, subgraphs=True)
-        # Messages without an id get a new one each time they are replayed.
-        assert plain((state.values, state.next, state.interrupts)) == plain((was.values, was.next, was.interrupts))
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -255,6 +218,7 @@ def test_real_graphs_continue_after_a_sweep(saver: CheckpointSaver, scenario: Ca
         ({"keep_last": True}, "keep_last must be an int of 1"),
         ({"older_than": 30}, "older_than must be a positive timedelta"),
         ({"max_bytes": "1 GB"}, "max_bytes"),
+        ({"keep_last": 3, "filter": "x"}, "filter"),
     ],
 )
 def test_a_retention_without_effect_is_refused(options: dict[str, Any], words: str) -> None:
@@ -319,16 +283,3 @@ def test_an_unreadable_thread_does_not_stop_a_sweep(store: Store) -> None:
         assert (done.threads, done.deleted_threads) == (3, 2)
         assert [saver.thread_exists(name) for name in "abc"] == [False, True, False]
         assert saver.sweep(Retention(max_bytes=0)).deleted_threads == 1
-
-
-def test_automatic_sweeps_cover_all_tenants(store: Store) -> None:
-    with store.open() as saver:
-        saver.setup()
-        both = saver, saver.for_tenant("acme")
-        for each in both:
-            put(each, "t", 1, days=2)
-        with store.open(retention=Retention(older_than=DAY, every=0.05)):
-            deadline = time.monotonic() + 150
-            while any(ids(each, "t") for each in both):
-                assert time.monotonic() < deadline
-                time.sleep(0.01)  # Until they are deleted: a saver does not announce that it has swept.

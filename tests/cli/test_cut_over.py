@@ -17,7 +17,6 @@ import psycopg
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom.tools import fence
 from tests.cli.conftest import Cli, url_with_secret
 from tests.moving.application import THREADS, graph_of, say
@@ -162,32 +161,3 @@ def test_what_cannot_be_closed_is_said(
             with pytest.raises((sqlite3.IntegrityError, psycopg.Error), match="have moved to"):
                 change()
         assert [one.config["configurable"]["thread_id"] for one in everything(saver)] == ["1", "2"]
-
-
-def test_options_of_migrate_that_exclude_each_other(
-    cli: Cli, official: Official, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    argv = ("migrate", "--from", official.url)
-    new = f"sqlite:///{tmp_path}/new.db"
-    with open_saver(new) as saver:
-        step(saver, "1", None, a=1)
-    for options in (
-        ("--follow", "--finish"),
-        ("--finish", "--dry-run"),
-        ("--finish", "--thread", "1"),
-        ("--to", "official", "--finish"),
-    ):
-        assert "cannot be combined" in cli.fail(*argv, *options, code=2)
-    assert "--to must be official" in cli.fail(*argv, "--to", "elsewhere", code=2)
-    assert "use --from" in cli.fail("migrate", code=2)
-    with official.open() as saver:
-        step(saver, "1", None, a=1)
-    monkeypatch.setenv("CHECKPOINT_URL", official.url)
-    if official.kind == "postgres":  # Both kinds of tables may be in one database.
-        cli(*argv)
-        assert cli("migrate", "--to", "official") == "1 thread, 0 checkpoints, 0 writes, 0 verified.\n"
-    else:
-        assert "already has a table 'checkpoints'" in cli.fail("migrate", "--to", "official")
-        assert "the tables of this package" in cli.fail("migrate", "--to", "official", "--from", new, "--url", new)
-    own = ("migrate", "--from", new, "--url", f"sqlite:///{tmp_path}/other.db")
-    assert "LangGraph's own savers" in cli.fail(*own, "--tables", "own", "--follow", code=2)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from langgraph_checkpoint_custom import Retention, SqliteSaver
-from langgraph_checkpoint_custom.cli import common
 from tests.cli.conftest import Cli
 from tests.cli.test_changing import chain
 from tests.cli.test_document import COMMANDS, DOCUMENT
@@ -73,6 +72,8 @@ sweep --keep-last 1 --yes               0
 sweep --keep-last 1                     2
 sweep --yes                             0
 sweep --older-than soon --yes           2
+sweep --keep-last 0 --yes               2
+sweep --max-bytes ten --yes             2
 set-ttl 1 30d                           0
 set-ttl nobody 30d                      1
 set-ttl 1                               2
@@ -100,6 +101,9 @@ migrate --from other.db                 0
 migrate --from nothing.db               1
 migrate --from empty.db                 1
 migrate --from other.db --tables x      2
+migrate --from other.db --to x          2
+migrate --from other.db --follow --finish   2
+migrate --from other.db --finish --dry-run  2
 migrate                                 2
 rekey --key KEY --unencrypted           0
 rekey --key KEY --url nothing.db        1
@@ -117,21 +121,6 @@ demo --url sqlite:///:memory:           2
 CASES = [re.split(r" {2,}", line) for line in TABLE.strip().splitlines()]
 # The commands that look at no database, or make one, and those that need arguments besides `--url`.
 WITHOUT_DATABASE = {"schema"}
-MAKING_ONE = {"setup", "demo", "import", "migrate"}
-ARGUMENTS = {
-    **dict.fromkeys(("show", "history", "labels"), "1"),
-    **dict.fromkeys(("diff", "copy", "fork", "label", "unlabel"), "1 2"),
-    "rollback": "1 2 --yes",
-    "prune": "1 --yes",
-    "delete": "1 --yes",
-    "sweep": "--keep-last 1 --yes",
-    "set-ttl": "1 30d",
-    "erase": "--where user=ada --yes",
-    "export": "new.zst",
-    "import": "old.zst",
-    "migrate": "--from other.db",
-    "rekey": "--key KEY",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -171,22 +160,3 @@ def test_the_table_has_success_and_failure_of_every_command() -> None:
         assert (name, "2") in found or name in WITHOUT_DATABASE, name
     for code in ("0", "1", "2", "130"):
         assert f"\n| {code} | " in DOCUMENT
-
-
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_DATABASE - {"ui"}))
-def test_every_command_refuses_what_is_no_database(
-    name: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An unknown option, a URL of another database, no URL: 2. A missing file, or one of another kind: 1."""
-    argv = [name, *ARGUMENTS.get(name, "").split()]
-    cli.fail(*argv, "--no-such-option", code=2)
-    cli.fail(*argv, "--url", "mysql://localhost/app", code=2)
-    Path("text.db").write_text("not a database " * 100)
-    cli.fail(*argv, "--url", "text.db", code=1)
-    if name not in MAKING_ONE:
-        cli.fail(*argv, "--url", "nothing.db", code=1)
-        assert not (tmp_path / "nothing.db").exists()
-    if name != "demo":
-        monkeypatch.delenv("CHECKPOINT_URL")
-        monkeypatch.setattr(common, "NEARBY", "nothing.db")
-        cli.fail(*argv, code=2)
