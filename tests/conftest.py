@@ -13,7 +13,7 @@ import sys
 import tempfile
 import uuid
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
@@ -116,8 +116,6 @@ def pytest_configure_node(node: Any) -> None:
 
 # These use the saver's methods, which the other folders test on both databases. Without --full, each test runs on one.
 ONE_DATABASE = "adapters/", "cli/", "graphs/", "moving/", "server/", "ui/test_browser", "upstream/"
-# Of what each test of a folder chooses one, without --full.
-ALTERNATIVES = [(APIS, ("",)), (BACKENDS, ONE_DATABASE)]
 
 
 def _path(item: pytest.Item) -> str:
@@ -129,21 +127,44 @@ def _is_long(item: pytest.Item) -> bool:
     return path in LONG or f"{path}::{item.name.partition('[')[0]}" in LONG
 
 
-def _is_quick(item: pytest.Item) -> bool:
-    """Whether a test runs without `--full`: one of sync and async for each test, and none that takes long."""
-    if _is_long(item) and not item.config.getoption("--long"):
-        return False
-    chance = item.config.getoption("--variants")
-    path = _path(item)
-    name, _, parameters = item.name.partition("[")
-    for choice, folders in ALTERNATIVES:
-        found = re.search(rf"\b({'|'.join(choice)})\b", parameters)
-        if found and path.startswith(folders):
-            # The other parameters decide which one runs, so that each runs an equal part of the tests.
-            parameters = parameters[: found.start()] + parameters[found.end() :]
-            if found[1] != choice[crc32(f"{chance}{path}{name}{parameters}".encode()) % len(choice)]:
-                return False
-    return crc32(f"{chance}{name}{parameters}".encode()) % SAMPLED.get(path, 1) == 0
+def _quick(config: pytest.Config, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """What runs without `--full`: of each test one database and one of sync and async; long tests with `--long`.
+
+    With `--long`, the folders that are not in `ONE_DATABASE` use both databases.
+    """
+    is_long = config.getoption("--long")
+    chance = config.getoption("--variants")
+    one_database = ONE_DATABASE if is_long else ("",)
+    groups: dict[str, dict[str, dict[str, list[pytest.Item]]]] = {}
+    for item in items:
+        if is_long or not _is_long(item):
+            name, _, parameters = item.name.partition("[")
+            backend, parameters = _cut_out(BACKENDS, parameters)
+            api, parameters = _cut_out(APIS, parameters)
+            test = f"{chance}{_path(item)}{name}{parameters}"
+            if crc32(test.encode()) % SAMPLED.get(_path(item), 1) == 0:
+                groups.setdefault(test, {}).setdefault(backend, {}).setdefault(api, []).append(item)
+    chosen: set[pytest.Item] = set()
+    for test, backends in groups.items():
+        first = next(iter(next(iter(backends.values())).values()))[0]
+        for backend in _one_of(backends, test) if _path(first).startswith(one_database) else backends:
+            apis = backends[backend]
+            chosen.update(*(apis[api] for api in _one_of(apis, test + backend)))
+    return [item for item in items if item in chosen]
+
+
+def _cut_out(words: Sequence[str], parameters: str) -> tuple[str, str]:
+    """The first of some words in the parameters of a test, and the parameters without it."""
+    found = re.search(rf"\b({'|'.join(words)})\b", parameters)
+    if found is None:
+        return "", parameters
+    return found[1], parameters[: found.start()] + parameters[found.end() :]
+
+
+def _one_of(alternatives: Mapping[str, object], test: str) -> list[str]:
+    """One alternative; the name of the test decides which one, so that each runs an equal part of the tests."""
+    names = sorted(alternatives)
+    return [names[crc32(test.encode()) % len(names)]]
 
 
 def _is_distributed(item: pytest.Item) -> bool:
@@ -182,8 +203,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if reason := NOT_DISTRIBUTED.get(name) or NOT_DISTRIBUTED.get(item.path.name):
                 item.add_marker(pytest.mark.skip(reason=f"not with distributed tables: {reason}"))
     if not _is_full(config):
-        config.hook.pytest_deselected(items=[item for item in items if not _is_quick(item)])
-        items[:] = [item for item in items if _is_quick(item)]
+        chosen = _quick(config, items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     first: list[list[pytest.Item]] = [[] for _ in range(processes)]
     files: dict[str, int] = {}  # Which process has a file of long tests.
