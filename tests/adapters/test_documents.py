@@ -188,12 +188,3 @@ def test_with_a_key_documents_are_encrypted_and_a_strict_serializer_reads_them(s
         OperationRunner(saver).run(add, attempt(), THREAD, {"secret": [{"text": "canary"}] * 3})
         assert values(OperationRunner(saver)) == {"secret": [{"text": "canary"}] * 3, "number": 1}
         assert "canary" not in str(read_tables(store))
-
-
-def test_each_tenant_has_its_own_documents(saver: CheckpointSaver) -> None:
-    runner, other = OperationRunner(saver), OperationRunner(saver.for_tenant("acme"))
-    other.run(add, attempt(), THREAD, {})
-    assert values(runner) is None
-    assert values(other) == {"number": 1}
-    assert list(saver.for_tenant("acme").list(None)) == []
-    assert [found.kind for found in saver.for_tenant("acme").threads()] == ["test"]

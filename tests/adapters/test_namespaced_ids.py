@@ -33,7 +33,6 @@ from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
 from langgraph_checkpoint_custom.adapters.pydantic_deep import DeepCheckpointStore
 from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
-from tests.behaviour.helpers import run_graph
 from tests.stores import Client, Store
 
 Items = Sequence[str]
@@ -276,17 +275,6 @@ async def test_a_copy_or_fork_to_another_framework_is_refused(client: Client, ma
                 await client.do(name, source, target)
     assert not await client.do("thread_exists", other.thread("new"))
     assert not await client.do("thread_exists", graph.thread("new"))
-
-
-@pytest.mark.parametrize("make", FRAMEWORKS[1:], ids=lambda make: make.__name__)
-async def test_a_graph_on_a_thread_of_another_framework_is_refused(client: Client, make: type[Framework]) -> None:
-    assert isinstance(client.saver, CheckpointSaver)
-    other = make(client.saver)
-    await other.add("t", "1")
-    where = {"configurable": {"thread_id": other.thread("t")}}
-    with pytest.raises(ConfigError, match="a graph needs a thread of its own"):
-        await run_graph(client, LangGraph(client.saver).graph(), {"said": ["1"]}, where)
-    assert await other.items("t") == ["1"]
 
 
 @pytest.mark.parametrize("given", [None, "sqlite:///checkpoints.db", InMemorySaver()], ids=["None", "URL", "other"])

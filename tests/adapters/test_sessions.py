@@ -192,16 +192,6 @@ async def test_an_async_hook_is_awaited_or_refused(saver: CheckpointSaver, kind:
     assert [event.step for event in events] == [1, 2, 2, 1]
 
 
-async def test_created_at_may_be_text(sessions: Calls) -> None:
-    for thread_id, text in (("a", "2020-01-02T03:04:05+00:00"), ("b", "2020-01-02T03:04:05Z")):
-        await sessions.save(session(thread_id, created_at=text))
-        assert (await sessions.load(thread_id)).created_at == datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
-    for wrong in ("yesterday", 5, ["2020"]):
-        with pytest.raises(ConfigError, match="created_at must be a datetime or its ISO 8601 text"):
-            await sessions.save(session("c", created_at=wrong))
-    assert not await sessions.exists("c")
-
-
 @pytest.mark.parametrize("what", ["values", "metadata"])
 async def test_a_newest_version_that_cannot_be_read_is_replaced(
     store: Store, saver: CheckpointSaver, sessions: Calls, what: str
@@ -222,17 +212,6 @@ async def test_a_newest_version_that_cannot_be_read_is_replaced(
     found = await sessions.load("a")
     assert found.step == 4
     assert found.created_at == created_at
-
-
-def test_a_change_of_the_object_after_a_save_is_not_stored(saver: CheckpointSaver) -> None:
-    sessions, own = SessionStore(saver), session()
-    sessions.save(own)
-    own.messages.append({"role": "user"})
-    own.state["files"]["/a"] = 1
-    found = sessions.load("a")
-    assert found is not None
-    assert found.messages == session().messages
-    assert found.state == {"todos": [], "files": {}}
 
 
 async def test_a_session_that_waits_is_listed_with_its_question(sessions: Calls, saver: CheckpointSaver) -> None:

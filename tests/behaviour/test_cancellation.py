@@ -164,14 +164,6 @@ async def test_cancelling_many_calls_at_once_loses_no_connection(client: Client)
         assert (await get(client, config(f"t {step}"))).checkpoint["channel_values"] == values(step)
 
 
-async def test_a_timeout_cancels_like_any_other_cancellation(client: Client, database: Database) -> None:
-    await put(client, "1")
-    with database.locked(), pytest.raises(asyncio.TimeoutError):
-        await asyncio.wait_for(put(client, "2"), timeout=0.02)
-    await put(client, "3")
-    assert (await get(client, config())).checkpoint["id"] == "3"
-
-
 async def wait_until_it_waits(task: asyncio.Task[Any]) -> None:
     """Let the loop run long enough for a call to reach the lock of the database."""
     for _ in range(20):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -167,26 +166,6 @@ async def test_chunks_are_shared_only_while_the_version_has_all_of_them(
             assert (await get(each, last)).checkpoint["channel_values"] == {"log": LONG}
 
 
-async def test_a_value_whose_chunks_are_missing_is_stored_as_it_was(store: Store, database: Database) -> None:
-    """The graph goes on while the value is stored, and changes it."""
-    thread, value = Thread(), messages(100)
-    with store.open() as saver, store.open() as other:
-        saver.setup()
-        client = Client(saver, "async")
-        for length in (80, 90):
-            await thread.put(client, value[:length])
-        other.delete_thread("thread")
-        before = [message.model_copy() for message in value]
-        with database.locked() as unlock:
-            storing = asyncio.create_task(thread.put(client, value))
-            await asyncio.sleep(0)
-            value[5].content = "changed"
-            value.append(lambda: None)  # type: ignore[arg-type]  # It cannot be stored.
-            unlock()
-        await storing
-        assert (await get(client, config())).checkpoint["channel_values"] == {"log": before}
-
-
 @pytest.mark.parametrize("change", [list.clear, lambda values: values.append(lambda: None)], ids=["empty", "a lambda"])
 async def test_changing_a_value_after_reading_it_changes_nothing(
     store: Store, api: str, change: Callable[[list[Any]], None]
@@ -205,32 +184,6 @@ async def test_changing_a_value_after_reading_it_changes_nothing(
         await thread.check(client)
 
 
-async def test_a_message_changed_in_place_is_a_new_value(client: Client) -> None:
-    thread = Thread()
-    values = [message.model_copy(deep=True) for message in LONG]
-    await thread.put(client, list(values))
-    before = [message.model_copy(deep=True) for message in values]
-    for number in (0, 70, 149):
-        values[number].additional_kwargs["seen"] = True
-    await thread.put(client, list(values))
-    thread.values[0] = before
-    await thread.check(client)
-
-
-async def test_branches_share_chunks_with_the_checkpoint_that_they_start_from(
-    client: Client, database: Database
-) -> None:
-    thread = Thread()
-    for length in (90, 100, 110, 120):
-        await thread.put(client, LONG[:length])
-    there = chunks(database)
-    for _ in range(3):
-        await get(client, thread.configs[1])
-        await thread.put(client, [*LONG[:100], HumanMessage(text(), id="branch")], parent=1)
-    assert chunks(database) <= there + 6
-    await thread.check(client)
-
-
 async def test_prune_keeps_exactly_the_chunks_in_use(client: Client, database: Database) -> None:
     thread = Thread()
     for length in range(60, 150, 10):
@@ -244,52 +197,6 @@ async def test_prune_keeps_exactly_the_chunks_in_use(client: Client, database: D
     await thread.check(client, *range(-len(thread.configs), -1))
     await thread.put(client, LONG[30:])
     await thread.check(client, *range(-len(thread.configs), -2))
-
-
-async def test_delete_for_runs_keeps_the_chunks_that_others_share(client: Client) -> None:
-    thread = Thread()
-    for number, length in enumerate(range(60, 150, 10)):
-        await thread.put(client, LONG[:length], run_id=f"{number}")
-    await client.delete_for_runs(["0", "3", "4", "8"])
-    await thread.check(client, 0, 3, 4, 8)
-
-
-async def test_a_copy_has_its_own_chunks(client: Client, database: Database) -> None:
-    thread = Thread()
-    for length in (70, 80, 120):
-        await thread.put(client, LONG[:length])
-    await client.copy_thread("thread", "copy")
-    await client.delete_thread("thread")
-    copy = Thread("copy")
-    copy.configs = [config("copy", where["configurable"]["checkpoint_id"]) for where in thread.configs]
-    copy.values = thread.values
-    await copy.check(client)
-    await get(client, copy.configs[-1])
-    await copy.put(client, LONG)
-    await copy.check(client)
-
-
-async def test_chunks_of_a_thread_that_others_stored_again_are_not_reused(store: Store, api: str) -> None:
-    """As by a server that moves threads: the same ids and versions, but other chunks."""
-    thread = Thread()
-    versions = [{"log": f"{number}"} for number in range(3)]
-
-    async def fill(client: Client, number: int) -> None:
-        parent = config(checkpoint_id=f"{number - 1}") if number else None
-        value = LONG[: 100 + 10 * number]
-        thread.configs.append(await put(client, f"{number}", {"log": value}, versions=versions[number], parent=parent))
-        thread.values.append(value)
-
-    with store.open() as mine, store.open() as other:
-        mine.setup()
-        for number in (0, 1):
-            await fill(Client(mine, api), number)
-        await Client(other, api).delete_thread("thread")
-        thread.configs, thread.values = [], []
-        for number in (0, 1):
-            await fill(Client(other, api), number)
-        await fill(Client(mine, api), 2)
-        await thread.check(Client(mine, api))
 
 
 @pytest.mark.parametrize("how", ["prune", "delete_thread"])
@@ -388,15 +295,6 @@ async def test_a_value_with_an_invalid_list_of_chunks_is_corrupt(
     for read in (lambda: client.get_tuple(config()), lambda: client.all(config())):
         with pytest.raises(CorruptCheckpoint):
             await read()
-
-
-async def test_a_large_seed_of_a_history(client: Client) -> None:
-    first = await put(client, "0", {"log": LONG[:140]})
-    where = await put(client, "1", {"log": LONG}, parent=first)
-    await client.put_writes(where, [("log", "more")], "task")
-    head = await put(client, "2", {}, parent=where, versions={"log": "9"}, new={})
-    history = await client.history(head, ["log"])
-    assert history["log"] == {"seed": LONG, "writes": [("task", "log", "more")]}
 
 
 class Mine(list[Any]):

@@ -7,10 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -378,40 +377,4 @@ async def test_owners_that_are_cancelled_at_any_moment_leave_no_claim(saver: Che
         (ended,) = await asyncio.gather(task, return_exceptions=True)
         assert ended is None or isinstance(ended, asyncio.CancelledError)
         async with saver.claim(thread_id):
-            pass
-
-
-async def test_a_claim_whose_renewal_cannot_start_is_released(
-    saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuses(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuses)
-        with pytest.raises(RuntimeError, match="can't start"), saver.claim("thread", ttl_seconds=3600):
-            pass
-    with saver.claim("thread"):
-        pass
-
-
-async def test_a_claim_ends_even_if_the_cancellation_of_its_renewal_is_lost(store: Store) -> None:
-    """Before Python 3.12, `asyncio.wait_for`, with which a pool waits for a connection, may lose a cancellation."""
-    async with store.open() as saver:
-        await saver.asetup()
-        driver: Any = saver._driver
-        run = driver.arun
-        renewing = asyncio.Event()
-
-        async def lose_one(op: Any) -> Any:
-            if op.name == "renew_claim" and not renewing.is_set():
-                renewing.set()
-                with suppress(asyncio.CancelledError):
-                    await asyncio.Event().wait()
-            return await run(op)
-
-        driver.arun = lose_one
-        async with saver.claim("t", ttl_seconds=0.3):
-            await renewing.wait()
-        async with saver.claim("t"):
             pass

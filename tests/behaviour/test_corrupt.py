@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.types import TASKS
-from langgraph.types import Send
 
 from langgraph_checkpoint_custom import CheckpointError, CorruptCheckpoint, open_saver
 from tests.behaviour.helpers import LONG, Database, anywhere, config, get, metadata, put
@@ -127,26 +125,6 @@ async def test_a_document_without_values_raises(client: Client, database: Databa
     # {"v": 4}
     database.run(f"UPDATE checkpoints SET checkpoint = :data WHERE {NEWEST}", data=b"\x81\xa1v\x04")
     await expect(client, READS, channel="checkpoint", type="msgpack")
-
-
-HISTORY: dict[str, Callable[[Client], Awaitable[object]]] = {
-    "history": lambda client: client.history(config("t", ns="sub"), ["b", "a"]),
-}
-
-
-@pytest.mark.leaves_damage("a value is deleted by hand")
-async def test_a_missing_seed_raises(client: Client, database: Database) -> None:
-    await put_thread(client)
-    database.run("DELETE FROM blobs WHERE channel = 'b'")
-    await expect(client, HISTORY, channel="b", type=None, checkpoint_id="1")
-
-
-async def test_an_overwritten_send_of_an_old_checkpoint_raises(client: Client, database: Database) -> None:
-    parent = await put(client, "1", thread_id="t", ns="sub", v=1)
-    await client.put_writes(parent, [(TASKS, Send("a", 1))], "task")
-    await put(client, "2", thread_id="t", ns="sub", parent=parent, v=1)
-    database.run("UPDATE writes SET value = :data", data=b"\xc1")
-    await expect(client, {"newest": READS["newest"]}, channel=TASKS, type="msgpack")
 
 
 async def test_the_wrong_serializer_raises(store: Store, client: Client) -> None:

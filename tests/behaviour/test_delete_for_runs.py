@@ -63,16 +63,6 @@ async def test_the_named_runs_are_deleted_and_the_others_stay(
         assert await client.get_tuple(chain[step]) is None
 
 
-async def test_runs_are_deleted_in_all_threads_and_namespaces(client: Client) -> None:
-    for thread_id in ("t", "u"):
-        for ns in ("", "sub:1"):
-            await put_runs(client, next_uuid, ["x", "y"], thread_id=thread_id, ns=ns)
-    await client.delete_for_runs(["y"])
-    left = await client.all(None)
-    assert len(left) == 4
-    assert {found.metadata["run_id"] for found in left} == {"x"}
-
-
 async def test_a_checkpoint_without_a_run_stays(client: Client) -> None:
     await put(client, next_uuid())
     await put(client, next_uuid(), meta=metadata(run_id=None))

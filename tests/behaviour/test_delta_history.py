@@ -93,42 +93,6 @@ async def test_a_long_way_back_with_hundreds_of_channels_of_any_name(client: Cli
     }
 
 
-@pytest.mark.leaves_writes("of checkpoints that are never stored")
-async def test_writes_without_a_checkpoint_change_nothing(client: Client, next_id: NextId) -> None:
-    ids = [next_id() for _ in range(9)]
-    chain = await put_delta_chain(client, iter(ids[::2]).__next__, 5, {1})
-    for checkpoint_id in ids[1::2]:
-        await client.put_writes(config(checkpoint_id=checkpoint_id), [("delta", "never")], "task")
-    assert await client.history(chain[-1], ["delta"]) == {"delta": delta_history(1, 4)}
-
-
-async def test_any_parents_are_walked(client: Client) -> None:
-    """Compared with a walk in Python over random parents, which may be missing, have later ids or form a loop."""
-    for seed in range(12):
-        chance, thread_id = random.Random(seed), str(seed)
-        size = 12
-        parents = {n: n - 1 if chance.random() < 0.7 else chance.randrange(-1, size) for n in range(size)}
-        held = {n: {channel: [n] for channel in "ab" if chance.random() < 0.15} for n in range(size)}
-        for n in range(size):
-            parent = config(thread_id, f"{parents[n]:02}")
-            where = await put(client, f"{n:02}", held[n], thread_id=thread_id, parent=parent)
-            for task in range(chance.randrange(3)):
-                await client.put_writes(where, [("a", n), ("b", n)], f"task {task}")
-        tasks = {n: (await client.get_tuple(config(thread_id, f"{n:02}"))).pending_writes for n in range(size)}  # type: ignore[union-attr]
-        for target in range(size):
-            expected: dict[str, Any] = {}
-            for channel in "ab":
-                entry, seen, here = expected.setdefault(channel, {"writes": []}), {target}, parents[target]
-                while here in parents and here not in seen:
-                    seen.add(here)
-                    entry["writes"][:0] = [write for write in tasks[here] or () if write[1] == channel]
-                    if channel in held[here]:
-                        entry["seed"] = held[here][channel]
-                        break
-                    here = parents[here]
-            assert await client.history(config(thread_id, f"{target:02}"), ["a", "b"]) == expected, (seed, target)
-
-
 async def test_the_cost_grows_with_the_distance_to_the_seed(store: Store, client: Client) -> None:
     await put_delta_chain(client, next_uuid, 30, {0, 26})
     serde = CountingSerializer()

@@ -157,13 +157,6 @@ def test_a_thread_that_goes_on_is_looked_at_again(saver: CheckpointSaver) -> Non
         assert sweeps(NOW + day * DAY).deleted_threads == deleted
 
 
-def test_a_time_in_the_future_counts_as_now(saver: CheckpointSaver) -> None:
-    put(saver, "t", days=-365)
-    sweeps = Sweeps(saver, Retention(older_than=2 * DAY))
-    assert sweeps().deleted_threads == 0
-    assert sweeps(NOW + 3 * DAY).threads == 1
-
-
 @pytest.mark.leaves_damage("rows of threads are deleted by hand")
 def test_what_no_rule_has_found_is_found_within_a_week(saver: CheckpointSaver, database: Database) -> None:
     """A row is missing, another one says the wrong time, and the last sweep seems to have begun in the future."""
@@ -181,13 +174,6 @@ def test_what_no_rule_has_found_is_found_within_a_week(saver: CheckpointSaver, d
     assert sweeps(NOW + 0.1 * DAY).deleted_checkpoints == 0
     database.run("UPDATE sweeps SET started_at = :future", future=future)
     assert sweeps(NOW + timedelta(seconds=WEEK) + timedelta(hours=1)).deleted_checkpoints == 3
-
-
-def test_a_clock_that_was_ahead_does_not_stop_the_sweeps(saver: CheckpointSaver) -> None:
-    put(saver, "t", days=1)
-    sweeps = Sweeps(saver, Retention(older_than=400 * DAY))
-    assert (sweeps(NOW + 365 * DAY).threads, sweeps(NOW).threads, sweeps(NOW).threads) == (1, 1, 0)
-    assert sweeps(NOW + 8 * DAY).threads == 1
 
 
 @pytest.mark.parametrize("days", [1, 8])
@@ -289,16 +275,6 @@ def test_two_retentions_at_once_miss_no_thread(saver: CheckpointSaver) -> None:
         pass
     assert len(threads(saver)) == 5
     assert other().deleted_threads == 5
-
-
-def test_who_hastens_a_thread_while_it_is_visited_is_not_overruled(saver: CheckpointSaver, database: Database) -> None:
-    put(saver, "t")
-    Sweeps(saver, Retention())()
-    ((seen,),) = database.run("SELECT due_at FROM threads")
-    saver.set_ttl("t", DAY)
-    d: Any = saver._dialect
-    saver._driver.run(Operation("rearm", "write", lambda: (yield d.rearm_thread("t", 10.0, seen))))
-    assert database.run("SELECT due_at FROM threads") == [(0,)]
 
 
 async def test_every_way_to_make_a_thread_gives_it_a_row(
@@ -413,21 +389,6 @@ async def test_a_thread_that_waits_for_a_human_outlives_its_time(client: Client,
     if keep_waiting:
         await client.put_writes(last, [("a", 1)], "task")  # It was answered.
         assert sweeps(NOW + 1.1 * DAY).deleted_threads == 1
-
-
-@pytest.mark.leaves_damage("an interrupt is damaged")
-async def test_a_thread_that_nobody_can_tell_to_wait_stays_and_stops_no_sweep(
-    client: Client, database: Database
-) -> None:
-    saver: Any = client.saver
-    for name in ("a", "b", "c"):
-        last = put(saver, name, days=2)
-        await client.put_writes(last, [(INTERRUPT, [Interrupt("sure?", id="1")])] if name == "b" else [], "task")
-        await client.do("set_ttl", name, DAY)
-    database.run("UPDATE writes SET value = :data", data=b"\xc1")
-    assert (await client.do("sweep", Retention(), dry_run=True)).deleted_threads == 2
-    assert (await client.do("sweep", Retention())).deleted_threads == 2
-    assert threads(saver) == ["b"]
 
 
 @pytest.mark.leaves_damage("a value is damaged")

@@ -174,26 +174,3 @@ async def test_a_large_value_is_compressed_or_encrypted_on_a_worker_as_it_was(
     assert threading.main_thread() not in by
     with pytest.raises(ClosedError):
         await saver.aput(config(), document, metadata(), {"list": "1", "short": "1"})
-
-
-async def test_changing_the_list_of_ids_does_not_change_a_running_deletion(
-    saver: CheckpointSaver, database: Database
-) -> None:
-    client = Client(saver, "async")
-    await client.delete_thread("warm-up")
-    for thread_id in ("a", "b"):
-        await put(client, "1", thread_id=thread_id, meta=metadata(run_id=thread_id))
-    calls: list[Callable[[list[str]], Coroutine[Any, Any, None]]] = [
-        lambda given: saver.aprune(given, strategy="delete"),
-        saver.adelete_for_runs,
-    ]
-    for call in calls:
-        given = ["a"]
-        with database.locked() as unlock:
-            task = asyncio.create_task(call(given))
-            await asyncio.sleep(0)
-            given.append("b")
-            unlock()
-            await task
-        assert [found.config for found in await client.all(None)] == [config("b", "1")]
-        await put(client, "1", thread_id="a", meta=metadata(run_id="a"))

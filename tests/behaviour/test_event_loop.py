@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import sys
 import threading
@@ -97,13 +96,3 @@ async def test_sqlite_is_never_called_on_the_loops_os_thread(tmp_path: Path) -> 
         await use(SqliteSaver(tmp_path / "a.db"))
         await use(SqliteSaver(":memory:"))
     assert seen == []
-
-
-async def test_a_blocking_call_is_noticed(tmp_path: Path) -> None:
-    """Shows that the test above can fail."""
-    with watched() as seen, SqliteSaver(tmp_path / "a.db") as saver:
-        saver.get_tuple(config())
-        time.sleep(0)  # noqa: ASYNC251  # Something that would block.
-        os.stat(tmp_path)
-        os.close(os.open(tmp_path, os.O_RDONLY))
-    assert {"sqlite3 connect", "sqlite3 execute", "time sleep", "posix open", "posix stat"} <= set(seen)

@@ -111,9 +111,6 @@ MEANING: Sequence[tuple[Mapping[str, Any], Sequence[str]]] = [
     ({"$eq": 1, "$in": [2]}, []),
 ]
 
-# Not operators: a dict below the first level, and other keys.
-PLAIN: Sequence[Any] = [{"or": []}, {"a": {"$in": ["a"]}}, {"": {"$gt": 1}}, ["$gt"], [{"$gt": 1}], {}]
-
 REFUSED: Sequence[tuple[Any, str]] = [
     ({"$regex": ".*"}, r"'\$regex' in the filter of 'mine' is not an operator; .*\$eq, \$in.*\{'\$eq': \{…\}\} finds"),
     ({"$and": []}, r"'\$and' in the filter of 'mine' is not an operator"),
@@ -163,14 +160,6 @@ async def test_each_operator_has_one_meaning(client: Client) -> None:
     await put_each(client, STORED)
     for condition, names in MEANING:
         assert await found(client, {"mine": condition}) == set(names), condition
-
-
-async def test_other_dicts_are_values(client: Client) -> None:
-    for number, plain in enumerate(PLAIN):
-        key = f"key {number}"
-        await put_each(client, {"other": "a", "plain": plain}, key)
-        assert await found(client, {key: plain}) == {"plain"}
-        assert await found(client, {key: {"$eq": plain}}) == {"plain"}
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -302,30 +291,6 @@ def test_random_filters_find_what_matches_in_python(
             assert [one.config["configurable"]["thread_id"] for one in listed] == expected[:3], where
             sizes.add(len(expected))
         assert len(sizes) > filters // 10
-
-
-async def test_operators_find_the_same_with_a_searchable_key(
-    own_store: Store, api: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(list_threads, "FILTERED", 1)
-    with own_store.open() as saver:
-        client = Client(saver, api)
-        await client.do("setup")
-        await put_each(client, STORED)
-        without = [await found(client, {"mine": condition}) for condition, _ in MEANING]
-        await client.do("setup", searchable=["mine"])
-        assert [await found(client, {"mine": condition}) for condition, _ in MEANING] == without
-
-
-async def test_encrypted_metadata_is_compared_after_decryption(store: Store, api: str) -> None:
-    with store.open(serde=AES, plaintext_metadata=["mine"]) as saver:
-        client = Client(saver, api)
-        for name, value in STORED.items():
-            meta = {} if value is MISSING else {"mine": value, "hidden": value}
-            await put(client, next_uuid(), thread_id=name, meta=metadata(**meta))
-        for condition, names in MEANING[::4]:
-            assert await found(client, {"mine": condition}) == set(names), condition
-            assert await found(client, {"hidden": condition}) == set(names), condition
 
 
 @pytest.mark.parametrize("api", APIS)

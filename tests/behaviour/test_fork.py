@@ -8,30 +8,24 @@ from typing import Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.types import Command
 
 from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, Contention, PostgresSaver, ThreadExists
 from langgraph_checkpoint_custom.engine.operation import Operation, Steps, through
 from langgraph_checkpoint_custom.operations.copies import FROM_CHECKPOINT, FROM_THREAD, copy_thread, fork_thread
 from tests.behaviour.helpers import (
-    LONG,
     Database,
     NextId,
     anywhere,
     checkpoint,
     config,
     default_walk,
-    delta_history,
     get,
     id_of,
     ids_of,
     metadata,
-    new_versions,
-    next_uuid,
     put,
     put_chain,
-    put_delta_chain,
     run_graph,
     state_of,
     states_of,
@@ -40,7 +34,7 @@ from tests.behaviour.test_rollback import Notes
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer, counts
-from tests.stores import Client, Store
+from tests.stores import Client
 
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
 
@@ -73,29 +67,6 @@ async def test_a_fork_is_the_thread_at_that_point(client: Client, schema: type) 
     await client.delete_thread("thread")
     for number, state in list(enumerate(states))[::3]:
         assert (await state_of(client, graph, anywhere(f"fork {number}"))).values == state.values
-
-
-async def test_a_fork_copies_what_it_needs_and_nothing_more(
-    client: Client, database: Database, next_id: NextId
-) -> None:
-    configs = await put_delta_chain(client, next_id, 8, {1, 5})
-    await put_delta_chain(client, next_id, 3, {0}, ns="call:1")
-    before = database.counts()
-    await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[4]))
-    after = database.counts()
-    # The checkpoint with its plain value, and the hidden ones down to the snapshot with their values and writes.
-    assert {table: after[table] - before[table] for table in after} == {"checkpoints": 4, "writes": 6, "blobs": 5}
-    forked = config("fork", id_of(configs[4]))
-    assert ids_of(await client.all(anywhere("fork"))) == ids_of([configs[4]])
-    history = {"delta": delta_history(1, 4)}
-    assert await client.history(forked, ["delta"]) == history
-    assert await default_walk(client, forked, ["delta"]) == history
-    await client.delete_thread("fork")
-    # A checkpoint with its own snapshot needs no other.
-    await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[5]))
-    after = database.counts()
-    assert {table: after[table] - before[table] for table in after} == {"checkpoints": 1, "writes": 0, "blobs": 2}
-    assert (await get(client, anywhere("fork"))).parent_config is None
 
 
 async def test_the_metadata_names_the_source_of_a_fork(client: Client, next_id: NextId) -> None:
@@ -201,35 +172,6 @@ async def test_a_fork_has_the_memory_of_a_subgraph_at_that_point(client: Client)
         found.append((outside.values, inside.checkpoint["channel_values"], written))
     assert found[0] == found[1]
     assert found[0][1]["last"] == 2
-
-
-async def test_tenants_fork_their_own_threads(client: Client, next_id: NextId) -> None:
-    acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
-    await put_delta_chain(client, next_id, 3, {0})
-    with pytest.raises(CheckpointNotFound):
-        await acme.do("fork_thread", "thread", "fork")
-    mine = await put_delta_chain(acme, next_id, 3, {1})
-    made = await acme.do("fork_thread", "thread", "fork")
-    assert await acme.history(made, ["delta"]) == {"delta": delta_history(1, 2)}
-    assert (await get(acme, made)).metadata[FROM_THREAD] == "thread"  # type: ignore[literal-required]
-    assert ids_of(await acme.all(anywhere("fork"))) == ids_of(mine[2:])
-    assert await client.all(anywhere("fork")) == []
-
-
-async def test_with_encryption_the_source_of_a_fork_is_encrypted_too(
-    store: Store, api: str, database: Database
-) -> None:
-    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
-    with store.open(serde=serde) as saver:
-        saver.setup()
-        client = Client(saver, api)
-        versions = new_versions(["v"])
-        where = await put(client, next_uuid(), {"v": [LONG]}, thread_id="secret-source", versions=versions)
-        made = await client.do("fork_thread", "secret-source", "fork")
-        found = await get(client, made)
-        assert found.metadata[FROM_CHECKPOINT] == id_of(where)  # type: ignore[literal-required]
-        assert found.checkpoint["channel_values"] == {"v": [LONG]}
-        assert not any(FROM_THREAD.encode() in cell for cell in database.cells())
 
 
 def makings(saver: PostgresSaver) -> dict[str, Operation[Any]]:

@@ -14,7 +14,6 @@ from tests.behaviour.helpers import (
     NextId,
     anywhere,
     config,
-    delta_history,
     ids_of,
     metadata,
     put,
@@ -62,18 +61,6 @@ async def test_a_missing_checkpoint_cannot_be_labelled(client: Client, database:
     assert await client.do("labels", "thread") == {}
 
 
-async def test_a_prune_keeps_what_a_labelled_delta_channel_needs(client: Client, next_id: NextId) -> None:
-    configs = await put_delta_chain(client, next_id, 10, {1, 5, 8})
-    await client.do("label", configs[4], "before-refactor")
-    await client.prune(["thread"])
-    assert ids_of(await client.all(anywhere())) == ids_of([configs[9], configs[4]])
-    assert await client.history(configs[4], ["delta"]) == {"delta": delta_history(1, 4)}
-    assert await client.history(configs[9], ["delta"]) == {"delta": delta_history(8, 9)}
-    await client.do("unlabel", "thread", "before-refactor")
-    await client.prune(["thread"])
-    assert ids_of(await client.all(anywhere())) == ids_of([configs[9]])
-
-
 class Notes(TypedDict, total=False):
     """A list that is stored only now and then."""
 
@@ -118,19 +105,6 @@ async def test_deleting_a_run_or_a_thread_deletes_its_labels(client: Client, nex
     assert ids_of(await client.all(anywhere())) == ids_of([second])
     await client.delete_thread("thread")
     assert await client.do("labels", "thread") == {}
-
-
-async def test_each_tenant_has_its_own_labels(client: Client, next_id: NextId) -> None:
-    acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
-    where = {own: await put_chain(own, next_id, 3) for own in (client, acme)}
-    for number, own in enumerate((client, acme)):
-        await own.do("label", where[own][number], "name")
-    for number, own in enumerate((client, acme)):
-        await own.prune(["thread"])
-        assert await own.do("labels", "thread") == {"name": where[own][number]}
-        assert ids_of(await own.all(anywhere())) == ids_of([where[own][2], where[own][number]])
-    await acme.delete_thread("thread")
-    assert await client.do("labels", "thread") == {"name": where[client][0]}
 
 
 async def test_a_subgraph_that_waits_at_a_label_continues_after_a_prune(client: Client) -> None:

@@ -80,33 +80,6 @@ async def test_every_combination_of_arguments_matches_a_simple_filter(client: Cl
         assert listed == wanted[:limit], (where, before, limit, even)
 
 
-@pytest.mark.parametrize("spread", ["one namespace", "one id in many namespaces", "one id in many threads"])
-async def test_a_list_of_several_pages_is_complete_and_without_repeats(
-    client: Client, next_id: NextId, spread: str
-) -> None:
-    """Also where a page ends between checkpoints with the same id."""
-    ids = [next_id() for _ in range(MANY)]
-    for number, checkpoint_id in enumerate(ids):
-        if spread == "one namespace":
-            await put(client, checkpoint_id, meta=metadata(number))
-        elif spread == "one id in many namespaces":
-            await put(client, ids[number // 40], ns=f"ns {number}", meta=metadata(number))
-        else:
-            await put(client, ids[number // 40], thread_id=f"t {number}", meta=metadata(number))
-    where: RunnableConfig | None = anywhere()
-    if spread == "one namespace":
-        where = config()
-    elif spread == "one id in many threads":
-        where = None
-    found = await client.all(where)
-    assert sorted(each.metadata["step"] for each in found) == list(range(MANY))
-    assert ids_of(found) == sorted(ids_of(found), reverse=True)
-    for limit in (PAGE - 1, PAGE, PAGE + 1, 2 * PAGE):
-        assert await client.all(where, limit=limit) == found[:limit]
-    odd = [each for each in found if each.metadata["step"] % 40 == 1]
-    assert [each for step in (1, 41, 81) for each in await client.all(where, filter={"step": step})] == odd[::-1]
-
-
 # Keys of a small thread, few namespaces, keys that are chosen at once, checkpoints that a statement searches.
 SIZES = [(1_000, 10, 2_000, 5_000), (5, 10, 7, 9), (5, 10, 1, 1), (5, 1, 7, 2), (0, 0, 2, 1)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.saver import PAGE
-from tests.behaviour.helpers import Database, NextId, config, get, ids_of, metadata, next_uuid, put, put_chain
+from tests.behaviour.helpers import Database, NextId, config, ids_of, metadata, next_uuid, put, put_chain
 from tests.stores import Client, Store
 
 
@@ -44,26 +43,6 @@ async def test_nothing_is_held_in_the_body(client: Client, database: Database) -
     await put_chain(client, next_uuid, 3)
     async for _ in client.list(config()):
         assert is_idle(database)
-
-
-async def test_an_open_read_is_noticed(client: Client, database: Database) -> None:
-    """Shows that the check of the test above can fail."""
-    await put(client, "1")
-    with closing(database.connect()) as other:
-        other.execute("BEGIN")
-        other.execute("SELECT * FROM checkpoints").fetchone()
-        await put(client, "2")
-        assert not is_idle(database)
-
-
-async def test_the_body_may_read(client: Client) -> None:
-    await put_chain(client, next_uuid, PAGE + 3, values={"a": [1]})
-    seen = []
-    async for found in client.list(config()):
-        assert await get(client, found.config) == found
-        assert len(await client.all(config(), limit=2)) == 2
-        seen.append(found)
-    assert len(seen) == PAGE + 3
 
 
 async def test_the_body_may_write_newer_checkpoints(client: Client, next_id: NextId) -> None:
@@ -135,17 +114,3 @@ async def test_an_iterator_may_be_closed_or_broken_out_of(client: Client) -> Non
     with pytest.raises(ZeroDivisionError):
         await fail()
     assert len(await client.all(config())) == 3
-
-
-async def test_many_loops_run_concurrently(client: Client) -> None:
-    """More than there are connections."""
-    await put_chain(client, next_uuid, 5)
-
-    async def steps() -> list[int]:
-        found = []
-        async for each in client.list(config()):
-            await asyncio.sleep(0)
-            found.append(each.metadata["step"])
-        return found
-
-    assert await asyncio.gather(*(steps() for _ in range(8))) == [[4, 3, 2, 1, 0]] * 8

@@ -87,16 +87,6 @@ async def test_keys_of_one_request_are_not_merged(client: Client, key: str) -> N
     assert (await get(client, config())).metadata == metadata(1, langgraph_other="merged")
 
 
-async def test_merged_keys_can_be_filtered(client: Client) -> None:
-    given = rich_config()
-    await client.put(given, checkpoint("1"), metadata(1), {})
-    await put(client, "2")
-    merged: dict[str, Any] = dict(get_checkpoint_metadata(given, {}))
-    for key in ("run_id", "user", "text", "int", "float", "bool", "mine"):
-        value = merged[key]
-        assert ids_of(await client.all(config(), filter={key: value})) == ["1"], key
-
-
 async def test_the_callers_objects_are_not_changed(client: Client) -> None:
     given, document, meta = rich_config(), checkpoint("1", {"a": [1], "b": "small"}), metadata(1, thread_id="thread")
     await client.put(given, document, meta, dict(document["channel_versions"]))

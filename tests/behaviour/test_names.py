@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import START, StateGraph
 
 from tests.behaviour.helpers import (
@@ -14,14 +13,11 @@ from tests.behaviour.helpers import (
     Database,
     anywhere,
     config,
-    delta_history,
     get,
     ids_of,
     metadata,
-    next_uuid,
     noise,
     put,
-    put_delta_chain,
     run_graph,
     state_of,
     states_of,
@@ -106,28 +102,3 @@ async def test_long_names_work_in_every_method(client: Client, database: Databas
     assert ids_of(await client.all(config(ns=ns))) == ids_of(await client.all(config("copy", ns=ns))) == ["1"]
     await client.delete_thread("thread")
     assert await client.all(anywhere()) == []
-
-
-async def test_many_namespaces_with_long_names_are_listed_page_by_page(client: Client, database: Database) -> None:
-    """More than a page of checkpoints that differ only at the end of their namespace."""
-    prefix = longest(database, "n")[:20_000]
-    names = [f"{prefix}{number:03}" for number in range(60)]
-    for ns in names:
-        await put(client, "1", ns=ns)
-    found = await client.all(anywhere())
-    assert [one.config["configurable"]["checkpoint_ns"] for one in found] == names[::-1]
-
-
-async def test_delta_channels_with_long_names_are_rebuilt(client: Client, database: Database) -> None:
-    ns, channel = longest(database, "n"), longest(database, "d")
-    configs = await put_delta_chain(client, next_uuid, 5, [0], ns=ns)
-    assert (await client.history(configs[-1], ["delta"])) == {"delta": delta_history(0, 4)}
-    seed = await put(client, next_uuid(), {channel: _DeltaSnapshot([1])}, thread_id="long")
-    await client.put_writes(seed, [(channel, 2)], "task")
-    counted = metadata(counters_since_delta_snapshot={channel: [1, 1]})
-    versions = {channel: f"{2:032d}.{0:016d}"}
-    last = await put(client, next_uuid(), {}, thread_id="long", parent=seed, versions=versions, meta=counted)
-    expected = {channel: {"seed": _DeltaSnapshot([1]), "writes": [("task", channel, 2)]}}
-    assert await client.history(last, [channel]) == expected
-    await client.prune(["long"])
-    assert await client.history(last, [channel]) == expected

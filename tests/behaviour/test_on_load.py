@@ -5,14 +5,12 @@ from __future__ import annotations
 import operator
 import random
 import sys
-from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, make_dataclass
 from enum import Enum
 from types import ModuleType
 from typing import Annotated, Any, Generic, NamedTuple, TypedDict, TypeVar
 
-import pydantic.v1
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels import DeltaChannel
@@ -262,49 +260,6 @@ def item(cls: Any) -> Any:
     made = cls(size=2, more="x")
     made._seen = [1]
     return made
-
-
-def stored_objects(shop: OldShop) -> dict[str, tuple[Any, Any]]:
-    """Objects of each type of class, and what a function receives for them."""
-    old = shop.define(type("Old", (pydantic.v1.BaseModel,), {"__annotations__": {"a": int}, "__module__": SHOP}), "Old")
-    named = shop.define(namedtuple("Named", ["a", "b"]), "Named")
-    both = shop.define(type("Both", (Item,), {"__module__": SHOP}), "Both")
-    data = shop.order("1")
-    data.color.__class__.more = 1
-    return {
-        "Order": (data, {"sku": "1", "buyer": {"name": "Ann Lee"}, "color": "red", "coupon": {"percent": 5}}),
-        "Person": (data.buyer, {"name": "Ann Lee"}),
-        "Color": (data.color, "red"),
-        "Old": (old(a=1), {"a": 1}),
-        "Named": (named(1, (2,)), {"a": 1, "b": (2,)}),
-        "Both": (item(both), {"size": 2, "note": "none", "more": "x", "_seen": [1]}),
-        "Special": (shop.define(type("Special", (set,), {}), "Special")({3}), [3]),
-    }
-
-
-CLASSES = ("Order", "Person", "Color", "Old", "Named", "Both", "Special")
-
-
-@pytest.mark.parametrize("name", CLASSES)
-async def test_a_function_receives_what_raw_returns(store: Store, api: str, shop: OldShop, name: str) -> None:
-    made, content = stored_objects(shop)[name]
-    with store.open() as saver:
-        await put(Client(saver, api), "1", {"a": {"deep": [made]}})
-    shop.forget()
-    given: list[Any] = []
-
-    def load(stored: Any) -> str:
-        given.append(stored)
-        return "something else"
-
-    inner = {f"{SHOP}.{each}": lambda stored: stored for each in CLASSES if each != name} | {
-        f"{SHOP}.Coupon": lambda stored: stored
-    }
-    with store.open(on_load={**inner, f"{SHOP}.{name}": load}) as saver, store.open(on_unreadable="raw") as raw:
-        found = (await get(Client(saver, api), config())).checkpoint["channel_values"]
-        assert found == {"a": {"deep": ["something else"]}}
-        assert given == [content]
-        assert (await get(Client(raw, api), config())).checkpoint["channel_values"] == {"a": {"deep": [content]}}
 
 
 async def test_a_class_that_was_renamed_is_restored_as_it_was(store: Store, api: str, shop: OldShop) -> None:

@@ -9,7 +9,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command, StateSnapshot
 
-from langgraph_checkpoint_custom import CheckpointConflict, CheckpointLabelled, CheckpointNotFound, ConfigError
+from langgraph_checkpoint_custom import CheckpointLabelled, CheckpointNotFound, ConfigError
 from tests.behaviour.helpers import (
     Database,
     NextId,
@@ -29,7 +29,7 @@ from tests.behaviour.helpers import (
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.nodes import Log, chain, parallel, says
 from tests.graphs.scenarios.subgraphs import Outer, counts
-from tests.stores import Client, Store
+from tests.stores import Client
 
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
 
@@ -134,24 +134,6 @@ async def test_an_open_interrupt_stays_open(client: Client) -> None:
     assert (state.next, state.interrupts) == (("ask",), ())
 
 
-async def test_a_rollback_keeps_what_the_checkpoint_needs_and_nothing_more(
-    client: Client, database: Database, next_id: NextId
-) -> None:
-    configs = await put_delta_chain(client, next_id, 10, {2, 7})
-    await put_delta_chain(client, next_id, 3, {0}, ns="sub")
-    await client.put_writes(config(checkpoint_id=next_id()), [("delta", 1)], "its checkpoint never came")
-    await client.do("rollback", "thread", id_of(configs[5]))
-    assert ids_of(await client.all(anywhere())) == ids_of(configs[5::-1])
-    assert await client.history(configs[5], ["delta"]) == {"delta": delta_history(2, 5)}
-    assert (await get(client, config())).pending_writes == []
-    assert database.count("writes") == 10
-    before = sorted(database.cells())
-    assert await client.do("rollback", "thread", id_of(configs[5])) == configs[5]
-    assert sorted(database.cells()) == before
-    await client.prune(["thread"])
-    assert await client.history(configs[5], ["delta"]) == {"delta": delta_history(2, 5)}
-
-
 async def test_a_rollback_to_a_hidden_or_missing_checkpoint_is_refused(
     client: Client, database: Database, next_id: NextId
 ) -> None:
@@ -191,27 +173,6 @@ async def test_a_rollback_over_a_labelled_checkpoint_is_refused(
     await client.do("unlabel", "thread", "inside")
     assert await client.do("rollback", "thread", id_of(configs[2])) == configs[2]
     assert await client.do("labels", "thread") == {"keep": configs[2]}
-
-
-@pytest.mark.leaves_writes("of the run that gets an error")
-async def test_a_run_that_continues_during_a_rollback_gets_an_error(store: Store, api: str) -> None:
-    with store.open(concurrent_writers="reject") as saver:
-        saver.setup()
-        client = Client(saver, api)
-        first = ""
-
-        def meanwhile(state: Any) -> dict[str, Any]:
-            with store.open() as other:
-                other.rollback("thread", first)
-            return {"log": ["two"]}
-
-        graph = chain(Log, one=says("one"), two=meanwhile, three=says("three")).compile(checkpointer=saver)
-        begun = chain(Log, one=says("one")).compile(checkpointer=saver)
-        await run_graph(client, begun, {"log": []}, anywhere())
-        first = id_of(await get(client, config()))
-        with pytest.raises(CheckpointConflict):
-            await run_graph(client, graph, {"log": []}, anywhere(), durability="sync")
-        assert id_of(await get(client, config())) == first
 
 
 def test_the_base_class_has_no_method_of_that_name() -> None:

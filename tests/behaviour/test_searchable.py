@@ -11,10 +11,7 @@ import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, ThreadRecord
-from langgraph_checkpoint_custom import threads as module
-from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from langgraph_checkpoint_custom.operations import list_threads as core_threads
-from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.sql.searchable import index_of, searchable_keys
 from tests.behaviour.helpers import Database, metadata, next_uuid, put, put_delta_chain
 from tests.behaviour.test_filter import DIFFERENT, EQUAL, KEYS
@@ -119,35 +116,6 @@ async def test_only_the_newest_checkpoint_of_a_thread_counts(own_store: Store, a
         for wanted, threads in expected.items():
             assert [each.thread_id for each in await client.collect("threads", filter={"user": wanted})] == threads
             assert await client.do("count_threads", filter={"user": wanted}) == len(threads)
-
-
-async def test_pages_prefixes_tenants_and_namespaced_ids_find_the_same(
-    own_store: Store, api: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "RECORDS", 3)
-    tenants = ("", "acme", "acme2")
-    filters: list[dict[str, Any]] = [{"team": "blue"}, {"team": "red", "source": "loop"}, {"team": None}]
-    prefixes = ("", "t1", "\x1e", "none")
-    with opened(own_store) as saver:
-        await Client(saver, api).do("setup", searchable=["source"])
-        clients = [Client(saver.for_tenant(tenant) if tenant else saver, api) for tenant in tenants]
-        for number in range(24):
-            team: dict[str, Any] = {"team": "blue" if number % 2 else "red"} if number % 7 else {}
-            await put(clients[number % 3], next_uuid(), thread_id=f"t{number}", meta=metadata(**team))
-            if number % 5 == 0:  # From another framework.
-                own: Any = clients[number % 3].saver
-                own._driver.run(copy_thread(own._dialect, f"t{number}", thread_of("session", str(number))))
-        await clients[0].copy_thread("t3", "copy")  # Has the same newest id.
-        without = [await found(client, filters, prefixes) for client in clients]
-        await clients[1].do("setup", searchable=["team"])
-        assert [await found(client, filters, prefixes) for client in clients] == without
-        for page in (1, 2):
-            seen: list[Any] = []
-            while found_now := await clients[0].collect(
-                "threads", filter=filters[0], limit=page, before=seen[-1] if seen else None
-            ):
-                seen += found_now
-            assert [(each.thread_id, each.newest.checkpoint_id) for each in seen] == without[0][2]
 
 
 async def test_a_dropped_index_changes_no_result(own_store: Store, api: str) -> None:

@@ -239,21 +239,6 @@ def _refused(saver: CheckpointSaver) -> Any:
     return fail()
 
 
-def test_many_os_threads_may_use_a_connection_to_memory() -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    conn = sqlite3.connect(":memory:", check_same_thread=False)
-    graph = builder.compile(checkpointer=SqliteSaver(conn))
-
-    def run(number: int) -> Any:
-        return graph.invoke({"number": number}, {"configurable": {"thread_id": str(number)}})
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(run, range(40))) == [{"number": number + 1} for number in range(40)]
-    assert conn.execute("SELECT count(DISTINCT thread_id) FROM checkpoints").fetchone() == (40,)
-    conn.close()
-
-
 def test_a_connection_to_memory_that_belongs_to_one_os_thread_is_refused() -> None:
     conn = sqlite3.connect(":memory:")
     with pytest.raises(ConfigError, match="check_same_thread=False"):
@@ -295,21 +280,6 @@ async def test_async_sqlite_saver_on_a_connection(
     if name == ":memory:":
         with pytest.raises(ConfigError, match="cannot be used"):
             AsyncSqliteSaver(conn)
-
-
-@pytest.mark.parametrize("kind", ["sqlite3", "aiosqlite"])
-async def test_a_closed_connection_to_memory_is_an_error(kind: str) -> None:
-    conn: Any = sqlite3.connect(":memory:", check_same_thread=False)
-    if kind == "aiosqlite":
-        conn.close()
-        conn = await aiosqlite.connect(":memory:")
-    saver = AsyncSqliteSaver(conn)
-    await aplay(saver)
-    await conn.close() if kind == "aiosqlite" else conn.close()
-    for call in (aplay(saver), saver.aget_tuple(THREAD), saver.adelete_thread("1")):
-        with pytest.raises(StorageError):
-            await call
-    await saver.aclose()
 
 
 @pytest.mark.parametrize("name", ["a.db", ":memory:"])
@@ -404,13 +374,6 @@ async def test_the_error_about_an_unopened_pool_says_so(postgres_dsn: str) -> No
     async with PostgresSaver(AsyncConnectionPool(postgres_dsn, open=False)) as saver:
         with pytest.raises(ClosedError, match="your pool is not open yet"):
             await saver.athread_exists("1")
-
-
-def test_the_log_says_that_a_pipeline_has_no_effect(postgres_dsn: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "langgraph_checkpoint_custom")
-    with psycopg.connect(postgres_dsn, autocommit=True) as given, given.pipeline() as pipe:
-        PostgresSaver(given, pipe)
-    assert "pipe changes nothing" in caplog.text
 
 
 def test_the_error_about_a_shallow_saver_names_the_replacement() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 from ulid import ULID
@@ -202,25 +201,6 @@ async def test_a_thread_exists_or_not(client: Client, next_id: NextId) -> None:
         await client.do("thread_exists", ["5"])
 
 
-async def test_each_tenant_lists_its_own_threads(client: Client, next_id: NextId) -> None:
-    shared = client.saver
-    low, high = "\x02", "\U0010ffff\U0010ffff"
-    for tenant in ("", "acme", "acme2", "\U0010ffff"):
-        own = Client(shared.for_tenant(tenant) if tenant else shared, client.api)  # type: ignore[attr-defined]
-        for thread_id in (low, "same", high, f"of {tenant}"):
-            await put(own, next_id(), thread_id=thread_id, meta=metadata(tenant=tenant))
-    for tenant in ("", "acme", "acme2", "\U0010ffff"):
-        own = Client(shared.for_tenant(tenant) if tenant else shared, client.api)  # type: ignore[attr-defined]
-        expected = [f"of {tenant}", high, "same", low]
-        assert names(await own.collect("threads")) == expected
-        assert names(await own.collect("threads", filter={"tenant": tenant})) == expected
-        assert await own.do("count_threads") == 4
-        assert names(await own.collect("history", None)) == expected
-        assert await own.do("thread_exists", f"of {tenant}") is True
-        assert await own.do("thread_exists", "missing") is False
-        assert len(await own.do("runs", "same")) == 1
-
-
 async def test_no_value_is_read(store: Store, api: str) -> None:
     serde = CountingSerializer()
     with store.open(serde=serde) as saver:
@@ -236,17 +216,6 @@ async def test_no_value_is_read(store: Store, api: str) -> None:
         assert serde.loaded == 7
         assert await client.do("count_threads", filter={"run_id": "run"}) == 3
         assert serde.loaded == 10
-
-
-async def test_with_encryption_filters_apply_after_decryption(store: Store, api: str) -> None:
-    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
-    with store.open(serde=serde) as saver:
-        client = Client(saver, api)
-        for thread_id in "abc":
-            await put(client, next_uuid(), thread_id=thread_id, meta=metadata(user=thread_id))
-        assert names(await client.collect("threads", filter={"user": "b"})) == ["b"]
-        assert await client.do("count_threads", filter={"user": "b"}) == 1
-        assert await client.do("count_threads", filter={"source": "loop"}) == 3
 
 
 # History

@@ -17,7 +17,6 @@ from copy import deepcopy
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
-from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import START, StateGraph
@@ -114,36 +113,6 @@ async def test_the_object_and_the_parents_row_decide(
         assert row_of(database, "2", name) == (IN_BLOB if change.in_blob else IN_DOCUMENT), name
 
 
-@pytest.mark.parametrize(
-    ("name", "writer"),
-    [
-        ("short", "has read the parent"),
-        ("short", "has not read it"),
-        ("short, grown", "has read the parent"),
-        ("short, grown", "has not read it"),
-        ("long, shortened", "has read the parent"),
-        ("long, shortened", "has not read it"),
-    ],
-)
-async def test_it_is_the_same_beside_a_large_value(
-    store: Store, client: Client, database: Database, name: str, writer: str
-) -> None:
-    change, versions = CHANGES[name], VERSIONS | {"other": "1"}
-    parent = await put(client, "1", {"list": deepcopy(change.before), "other": LONG}, versions=versions)
-    async with store.open() as other:
-        its = Client(other, client.api)
-        if writer == "has read the parent":
-            await get(its, parent)
-        values = {"list": deepcopy(change.now), "other": LONG}
-        child = await put(its, "2", values, parent=parent, versions=versions, new={})
-    # Beside a large value, the checkpoint is large, and so the row of the parent decides.
-    stored = change.before if change.before is LONG else change.stored
-    assert (await get(client, child)).checkpoint["channel_values"] == {"list": stored, "other": LONG}
-    assert (await get(client, parent)).checkpoint["channel_values"] == {"list": change.before, "other": LONG}
-    in_blob = change.in_blob or change.before is LONG
-    assert row_of(database, "2") == (Row([], versions) if in_blob else Row(["list"], {"other": "1"}))
-
-
 PARENTS = ("no parent", "a parent that was deleted", "a parent that it stored and that was deleted")
 
 
@@ -164,60 +133,6 @@ async def test_without_a_parents_row_the_object_decides(
         assert await value_of(client, child) == change.now, name
         if its is not client:  # The row that it stored may name the value as the blob that it was.
             assert row_of(database, "2", name) == (IN_BLOB if change.now[: len(LONG)] == LONG else IN_DOCUMENT), name
-
-
-@pytest.mark.parametrize("writer", WRITERS[1:])
-@pytest.mark.parametrize(
-    ("now", "stored", "row"), [(["changed"], ["changed"], IN_DOCUMENT), ([*LONG, 1], LONG, IN_BLOB)]
-)
-async def test_without_a_parent_a_blob_of_the_version_stays_as_it_is(
-    store: Store, client: Client, database: Database, now: Any, stored: Any, row: Row, writer: str
-) -> None:
-    older = await put(client, "1", {"list": LONG}, versions=VERSIONS)
-    async with store.open() as other:
-        its = Client(other, client.api)
-        if writer == "has read the parent":
-            await get(its, older)
-        newer = await put(its, "2", {"list": now}, versions=VERSIONS, new={})
-    assert await value_of(client, newer) == stored
-    assert row_of(database, "2") == row
-    assert await value_of(client, older) == LONG
-
-
-@pytest.mark.parametrize("writer", [WRITERS[1], WRITERS[2]])
-async def test_a_blob_stays_as_it_is_if_its_version_was_in_a_document_meanwhile(
-    store: Store, client: Client, database: Database, writer: str
-) -> None:
-    older = await put(client, "1", {"list": LONG}, versions=VERSIONS)
-    parent = await put(client, "2", {"list": ["shortened"]}, versions=VERSIONS, new={})
-    assert row_of(database, "2") == IN_DOCUMENT
-    async with store.open() as other:
-        its = Client(other, client.api)
-        if writer == "has read the parent":
-            await get(its, parent)
-        newer = await put(its, "3", {"list": [*LONG, "changed"]}, parent=parent, versions=VERSIONS, new={})
-    assert row_of(database, "3") == IN_BLOB
-    assert await value_of(client, newer) == LONG
-    assert await value_of(client, parent) == ["shortened"]
-    assert await value_of(client, older) == LONG
-
-
-@pytest.mark.leaves_values("a checkpoint that is stored again with other values leaves its old ones")
-@pytest.mark.parametrize("by", ["the saver itself", "another saver"])
-async def test_a_parent_that_was_stored_again_counts_as_it_is_stored_now(
-    store: Store, client: Client, database: Database, by: str
-) -> None:
-    """The first time it has the value in a blob, the second time in its document."""
-    versions = VERSIONS | {"other": "1"}
-    async with store.open() as other:
-        its = Client(other, client.api)
-        await put(its, "1", {"list": LONG}, versions=VERSIONS)
-        parent = await put(its if by == "the saver itself" else client, "1", {"list": ["shortened"]}, versions=VERSIONS)
-        await get(its, parent)
-        values = {"list": ["shortened"], "other": LONG}
-        child = await put(its, "2", values, parent=parent, versions=versions, new={"other": "1"})
-    assert (await get(client, child)).checkpoint["channel_values"] == values
-    assert row_of(database, "2") == Row(["list"], {"other": "1"})
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -254,39 +169,6 @@ async def test_what_has_no_new_version_is_stored_again_only_if_it_is_small(
         child = await put(its, "2", values, parent=parent, versions={"old": "1", "new": "2"}, new={"new": "2"})
     assert (await get(client, child)).checkpoint["channel_values"] == values
     assert row_of(database, "2") == row
-
-
-NUMBERS = {"short": 2, "long": 40}  # Each message takes about 400 bytes.
-
-
-@pytest.mark.parametrize(
-    ("size", "writer"),
-    [
-        ("short", "has read the parent"),
-        ("short", "has not read it"),
-        ("long", "has read the parent"),
-        ("long", "has not read it"),
-    ],
-)
-async def test_a_program_that_shortens_the_messages_without_a_new_version(
-    store: Store, client: Client, size: str, writer: str
-) -> None:
-    """What is left is a small checkpoint, so it is stored as it is. It is the same in every process."""
-    messages = [HumanMessage("words " * 50, id=str(number)) for number in range(NUMBERS[size])]
-    where = await put(client, "1", {"list": messages}, versions=VERSIONS)
-    async with store.open() as other:
-        its = Client(other, client.api)
-        found = await get(its, where)
-        document = found.checkpoint
-        del document["channel_values"]["list"][1:]
-        document["id"] = "2"
-        if writer == "has not read it":
-            async with store.open() as third:
-                shorter = await Client(third, client.api).put(where, document, found.metadata, {})
-        else:
-            shorter = await its.put(where, document, found.metadata, {})
-    assert await value_of(client, shorter) == messages[:1]
-    assert await value_of(client, where) == messages
 
 
 @pytest.mark.parametrize("has_parent", [True, False])

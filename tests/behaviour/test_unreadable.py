@@ -223,18 +223,6 @@ async def test_strict_calls_nothing_that_is_not_allowed(
     assert not path.exists()
 
 
-async def test_without_strict_the_hostile_values_are_called(store: Store, database: Database, tmp_path: Any) -> None:
-    """Shows that the test above can fail."""
-    with store.open() as saver:
-        await put_both(Client(saver, "sync"), [LONG])
-        for name in ("extension 0", "extension 1", "extension 2", "nested"):
-            path = tmp_path / name
-            kind, data = hostile(str(path))[name]
-            database.run("UPDATE blobs SET type = :kind, value = :data", kind=kind, data=data)
-            await get(Client(saver, "sync"), config(checkpoint_id="1"))
-            assert path.exists()
-
-
 async def test_fields_are_restored_only_in_classes_that_have_them(
     client: Client, database: Database, tmp_path: Any
 ) -> None:
@@ -287,19 +275,6 @@ async def test_an_encrypting_serializer_may_be_strict_too(store: Store, api: str
                 await get(client, config())
             more = saver.with_allowlist([(Other.__module__, Other.__name__)])
             assert (await get(Client(more, api), config())).checkpoint["channel_values"] == {"a": [Other(1)]}
-
-
-async def test_what_is_strict_and_encrypted_is_bound_to_its_location(
-    store: Store, api: str, database: Database
-) -> None:
-    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
-    with store.open(serde=serde, strict=True, allow=[Mine]) as saver:
-        client = Client(saver, api)
-        await put(client, "1", {"a": [LONG], "b": [Mine(1), LONG]})
-        assert not [cell for cell in database.cells() if LONG.encode() in cell]
-        database.run("UPDATE blobs SET value = (SELECT value FROM blobs WHERE channel = 'b') WHERE channel = 'a'")
-        with pytest.raises(CorruptCheckpoint, match="'a'"):
-            await client.get_tuple(config())
 
 
 class Encrypting(EncryptedSerializer):

@@ -107,32 +107,6 @@ def test_all_threads_of_a_tenant(cli: Cli) -> None:
     assert "cannot be combined" in cli.fail("delete", "--all", "--yes", "--no-tenants", "--tenant", "acme", code=2)
 
 
-def test_all_means_the_threads_of_all_tenants(cli: Cli) -> None:
-    with cli.store.open() as saver:
-        for one in (saver, saver.for_tenant("acme"), saver.for_tenant("other")):
-            chain(one, "1")
-    assert cli("prune", "--all", "--yes").startswith("Pruned 3 threads: 6 checkpoints, 6 writes and ")
-    for whose in ((), ("--tenant", "acme"), ("--tenant", "other")):
-        assert {one["checkpoints"] for one in cli.json("threads", *whose)["threads"]} == {1}
-    assert cli("delete", "1", "--yes").startswith("Deleted 1 thread: 1 checkpoint, 1 write and ")
-    assert cli.json("tenants") == {"tenants": ["acme", "other"]}
-    assert cli.json("delete", "--all", "--yes")["threads"] == 2
-    assert cli.json("tenants") == {"tenants": []}
-
-
-def test_all_threads_of_a_tenant_at_once(cli: Cli) -> None:
-    with cli.store.open() as saver:
-        for one in (saver, saver.for_tenant("acme")):
-            chain(one, "1")
-    assert cli.json("sweep", "--keep-last", "1", "--dry-run")["threads"] == 2
-    assert cli.json("sweep", "--keep-last", "1", "--yes", "--no-tenants")["deleted_checkpoints"] == 2
-    assert "acme" in cli.error
-    assert cli.json("sweep", "--keep-last", "1", "--yes")["deleted_checkpoints"] == 2
-    assert cli.error == ""
-    assert "--all" in cli.fail("delete", code=2)
-    assert "--all" in cli.fail("delete", "--all", "1", code=2)
-
-
 def test_a_rollback_changes_the_state_and_is_final(cli: Cli) -> None:
     with cli.store.open() as saver:
         ids = chain(saver, "1")

@@ -9,12 +9,10 @@ import os
 import pty
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -119,27 +117,6 @@ def test_one_thread_is_taken_along(cli: Cli, official: Official, tmp_path: Path)
         assert "no thread 'x' in the source" in cli.fail("migrate", "--from", official.url, "--thread", "x")
     with open_saver(laptop) as other:
         assert {one.thread_id for one in other.threads()} == {"002", "003", "b"}
-
-
-def test_migrate_moves_tables_of_this_package(cli: Cli, tmp_path: Path) -> None:
-    source = f"sqlite:///{tmp_path}/source.db"
-    with open_saver(source) as saver, cli.store.open() as target:
-        fill(saver, 3)
-        found = cli.json("migrate", "--from", source)
-        assert (found["tables"], found["threads"], found["problems"]) == ("own", 3, {})
-        assert everything(target) == everything(saver)
-        step(target, "001", None, a=1)
-        step(saver, "001", None, a=2)
-        assert set(cli.json("migrate", "--from", source, code=1)["problems"]) == {"001"}
-    assert "neither" in cli.fail("migrate", "--from", f"sqlite:///{_empty(tmp_path)}")
-    assert cli.fail("migrate", "--from", "sqlite:///nowhere.db") == "error: there is no file 'nowhere.db'\n"
-    assert "official or own" in cli.fail("migrate", "--from", source, "--tables", "foreign", code=2)
-
-
-def _empty(folder: Path) -> Path:
-    path = folder / "empty.db"
-    path.touch()
-    return path
 
 
 def test_migrate_inside_of_one_postgres_database(empty_postgres_url: str, cli: Cli) -> None:
@@ -247,25 +224,6 @@ def test_an_export_stopped_by_ctrl_c_is_continued_by_the_next(cli: Cli, tmp_path
     assert cli.json("verify")["ok"]
 
 
-def test_a_migration_stopped_by_ctrl_c_is_continued_by_the_next(cli: Cli, tmp_path: Path) -> None:
-    official = Official("sqlite", f"sqlite:///{tmp_path}/official.db")
-    with official.open() as source:
-        fill(source, 400, 1)  # type: ignore[arg-type]  # Any saver works here.
-    code, shown = interrupted(
-        ["migrate", "--from", official.url], os.environ["CHECKPOINT_URL"], r"copy.*[1-9]\d* of 400 threads"
-    )
-    assert code == 130, shown
-    assert "Traceback" not in shown
-    with cli.store.open() as saver:
-        there = len({found.config["configurable"]["thread_id"] for found in saver.list(None)})
-        assert 0 < there < 400
-    found = cli.json("migrate", "--from", official.url)
-    assert (found["checkpoints"], found["problems"]) == (400 - there, {})
-    assert found["verified"] - found["checkpoints"] in (0, 1)  # One may have been stored without its writes.
-    found = cli.json("migrate", "--from", official.url, "--verify")
-    assert (found["checkpoints"], found["verified"], found["problems"]) == (0, 400, {})
-
-
 def test_without_a_terminal_there_is_no_bar(store: Store, tmp_path: Path) -> None:
     with store.open() as saver:
         saver.setup()
@@ -350,19 +308,3 @@ def test_tenants_are_moved_and_omitted_threads_are_reported(cli: Cli, tmp_path: 
     other = f"sqlite:///{tmp_path / 'other.db'}"
     assert cli.json("import", str(tmp_path / "all.zst"), "--url", other)["threads"] == 2
     assert cli.json("tenants", "--url", other) == {"tenants": ["acme"]}
-
-
-def test_a_file_of_another_program_is_not_changed(cli: Cli, tmp_path: Path) -> None:
-    path = tmp_path / "theirs.db"
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE users (name TEXT)")
-    before = path.read_bytes()
-    url = f"SQLite:///{path}"
-    sweep = ["sweep", "--keep-last", "1", "--yes"]
-    for command in (["threads"], ["stats"], ["export", str(tmp_path / "x.zst")], sweep):
-        assert "there are no checkpoint tables" in cli.fail(*command, "--url", url)
-    assert "no checkpoint tables" in cli.fail("migrate", "--from", url, "--tables", "own", "--url", cli.store.url)
-    assert "there is no file" in cli.fail("threads", "--url", f"SQLITE:///{tmp_path / 'missing.db'}")
-    assert path.read_bytes() == before
-    assert not list(tmp_path.glob("theirs.db-*"))
-    assert not (tmp_path / "missing.db").exists()

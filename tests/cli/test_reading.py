@@ -233,28 +233,6 @@ def test_a_history_draws_its_branches(cli: Cli) -> None:
     assert cli.json("history", "1", "--limit", "2")["next"] == id_of(other)
 
 
-def test_long_names_are_shown_and_accepted(cli: Cli) -> None:
-    ns, channel = "subgraph:1|" * 2_000, "channel" * 3_000
-    with cli.store.open() as saver:
-        where = config("1")
-        where["configurable"]["checkpoint_ns"] = ns
-        where = put(saver, "1", where, **{channel: ["x" * 3_000]})
-        saver.put_writes(where, [(channel, 1)], "task")
-        saver.label(where, "here")
-    (found,) = cli.json("history", "1", "--namespace", ns)["checkpoints"]
-    assert (found["checkpoint_ns"], found["checkpoint_id"]) == (ns, id_of(where))
-    assert channel in cli.json("show", "1", "--namespace", ns)["state"]
-    assert cli.json("stats", "1")["namespaces"][0]["checkpoint_ns"] == ns
-    assert cli.json("labels", "1")["labels"][0]["checkpoint_ns"] == ns
-    for command in ("history", "stats", "labels"):
-        assert "subgraph:1|subgraph:1|" in cli(command, "1")
-    assert "xxx" in cli("show", "1", "--namespace", ns)
-    cli("doctor")
-    cli("copy", "1", "2")
-    cli("prune", "2", "--yes")
-    assert cli.json("history", "2")["checkpoints"][0]["checkpoint_ns"] == ns
-
-
 def test_show_prints_a_checkpoint(cli: Cli, missing_class: type) -> None:
     plan = missing_class(steps=[HOSTILE, {1: b"\0", "nan": float("nan")}], cost=Decimal("1.5"))
     with cli.store.open() as saver:

@@ -76,15 +76,6 @@ def test_an_invalid_key_is_named_and_not_printed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_keys_are_those_of_the_environment(store: Store, keyed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    with store.open(serde=OLD) as saver:
-        saver.put(WHERE, empty_checkpoint(), {}, {})
-    monkeypatch.setenv("CHECKPOINT_ENCRYPTION_KEYS", "LANGGRAPH_AES_KEY,OLD_KEY")
-    assert keyed.json("rekey") == {"rows": 1, "renewed": 1, "unreadable": []}
-    with store.open(serde=NEW) as saver:
-        assert saver.get_tuple(WHERE)
-
-
 def test_a_command_without_the_key_says_where_keys_are_set(store: Store, cli: Cli) -> None:
     with store.open(serde=OLD) as saver:
         saver.put(WHERE, empty_checkpoint(), {}, {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,7 +20,6 @@ from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.values import Large, Stored, Values
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.recent import ENTRY, Recent
-from langgraph_checkpoint_custom.tools.display import classes
 
 CODEC = Values(JsonPlusSerializer())
 LOCATION = ("", "channel", "1")
@@ -140,37 +138,6 @@ def test_a_list_inside_another_value_is_shared(around: Callable[[list[Any]], Any
     assert history.size < 5 * len(pack(values))
 
 
-def test_the_length_of_a_list_moves_no_chunk(forget: bool) -> None:
-    """It takes one byte for up to 15 elements, three for up to 65,535, and then five."""
-    for length, size in ((13, 2_000), (65_533, 10)):
-        history = History()
-        values = ["x" * size] * length
-        history.store(values)
-        for more in range(1, 5):
-            assert history.store([*values, *["y" * size] * more], forget=forget) <= 1
-
-
-def test_adding_the_same_object_repeatedly_makes_few_chunks() -> None:
-    """For example a text in the code of a node, which adds it each time."""
-    history = History()
-    texts = [each * 12 for each in ("a line that is everywhere ", "and another one ")]
-    values = [texts[number % 3 // 2] for number in range(2_000)]
-    history.store(values[:1_000])
-    for length in range(1_001, 2_001):
-        assert history.store(values[:length]) <= 2
-    assert len(history.sizes) < 2 * sum(map(len, values)) / cutting.CHUNK_BYTES + cutting.MOST_SMALL
-
-
-def test_a_list_that_grows_by_small_elements_has_few_small_chunks(forget: bool) -> None:
-    history = History()
-    values: list[Any] = [text(random.Random(number), 40) for number in range(1_000)]
-    history.store(values[:400])
-    for length in range(401, 1_001):
-        assert history.store(values[:length], forget=forget) <= 2
-        assert sum(size < cutting.CHUNK_BYTES for size in history.sizes) <= cutting.MOST_SMALL
-    assert history.size < 20 * len(pack(values))
-
-
 @pytest.mark.parametrize("make", SEQUENCES.values(), ids=SEQUENCES)
 def test_elements_that_are_removed_at_the_head_or_changed_in_the_middle_leave_most_chunks(
     make: Callable[..., list[Any]], forget: bool
@@ -186,13 +153,6 @@ def test_elements_that_are_removed_at_the_head_or_changed_in_the_middle_leave_mo
     assert history.store([*changed[:100], *changed[103:]], forget=forget) <= 2
     assert history.store([*make(2, 3), *changed], forget=forget) <= 4
     assert history.store([*changed[:50], *make(100, 4), *changed[50:]], forget=forget) <= 18
-
-
-def test_a_summary_in_place_of_most_elements_leaves_the_chunks_of_the_others(forget: bool) -> None:
-    history = History()
-    values = messages(500)
-    history.store(values)
-    assert history.store([HumanMessage("summary"), *values[-50:]], forget=forget) <= 2
 
 
 def test_a_dict_shares_its_unchanged_entries(forget: bool) -> None:
@@ -233,22 +193,6 @@ def test_a_value_that_shares_nothing_stays_in_one_piece_until_a_later_version_sh
     assert history.store([*values, *messages(2, seed=5)], forget=forget) == 1
 
 
-def test_storing_the_same_value_again_stores_no_chunk(forget: bool) -> None:
-    history = History()
-    values = messages(100)
-    history.store(values)
-    assert history.store(values, forget=forget) == 0
-    assert history.store(messages(100), forget=forget) == 0
-
-
-def test_the_classes_in_a_value_are_found_in_its_chunks_one_by_one() -> None:
-    values = {"log": messages(100), "more": [[AIMessage("x" * 999)] * 50]}
-    data = pack(values)
-    found = in_chunks(values)
-    assert len(found.new) > 10
-    assert Counter(each for chunk in found.new for each in classes(chunk.data)) == Counter(classes(data))
-
-
 ELEMENTS = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**63), 2**63), st.floats(), st.text(max_size=30), st.binary(max_size=30)
 )
@@ -284,16 +228,6 @@ def test_chunks_that_do_not_belong_together_are_not_read() -> None:
         join(found.own_row, found.new[1:])
     with pytest.raises(UnreadableValue):
         join(found.own_row, [Chunk("", b""), *found.new[1:]])
-
-
-def test_a_text_with_the_bytes_of_a_chunk_in_it_is_cut_where_its_tokens_end() -> None:
-    history = History()
-    values = dicts(100)
-    history.store(values)
-    assert history.known
-    copy = history.known.chunks[1].data
-    history.store([*values[:5], b"x" + copy, *values[30:]])
-    assert all(map(ends_with_a_token, history.chunks.values()))
 
 
 def test_the_cache_forgets_the_oldest_checkpoints_and_the_parent() -> None:

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -96,22 +96,6 @@ async def test_a_read_transaction_that_never_ends_delays_no_write_and_no_close(p
     check(path, MANY + 30)
 
 
-async def test_sync_and_async_calls_wait_for_a_process_that_locks_the_file_for_ten_seconds(path: Path) -> None:
-    async with SqliteSaver(path) as first, SqliteSaver(path) as second:
-        await advance(Client(first, "sync"), "thread", 0, 3)
-        with Process(hold_lock, str(path), 10.0) as other:
-            assert other.receive() == "locked"
-            waiting = asyncio.gather(
-                advance(Client(first, "sync"), "thread", 3, 4),
-                advance(Client(first, "async"), "other thread", 0, 3),
-                advance(Client(second, "async"), "another thread", 0, 3),
-            )
-            await waiting
-            assert other.received() == ["released"]
-        assert seen(first, "other thread") == seen(first, "another thread") == after(3)
-    check(path, 4)
-
-
 async def test_the_first_read_of_a_saver_does_not_wait_for_a_process_that_locks_the_file(path: Path, api: str) -> None:
     async with SqliteSaver(path) as saver:
         await advance(Client(saver, api), "thread", 0, 3)
@@ -168,47 +152,6 @@ async def test_a_full_disk_raises_and_loses_nothing_and_more_space_is_enough(dis
         await advance(client, "thread", number, number + 2)
         assert seen(saver, "thread") == after(number + 2)
     check(path, number + 2)
-
-
-@needs_error_codes
-async def test_closing_a_saver_on_a_full_disk_loses_nothing(disk: Path, api: str) -> None:
-    path = disk / "checkpoints.db"
-    ballast = disk / "ballast"
-    ballast.write_bytes(bytes(BALLAST))
-    async with SqliteSaver(path) as saver:
-        number = await fill(Client(saver, api))
-    ballast.unlink()
-    check(path, number)
-
-
-async def test_a_new_file_on_a_full_disk_raises_and_works_when_there_is_space(disk: Path, api: str) -> None:
-    path = disk / "checkpoints.db"
-    ballast = disk / "ballast"
-    with ballast.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(PAGE))
-    async with SqliteSaver(path) as saver:
-        client = Client(saver, api)
-        with pytest.raises(StorageError, match="disk is full"):
-            await advance(client, "thread", 0, 1)
-        ballast.unlink()
-        await advance(client, "thread", 0, 3)
-    check(path, 3)
-
-
-@needs_error_codes
-async def test_a_disk_that_is_mounted_read_only_raises_and_works_when_it_is_writable(disk: Path, api: str) -> None:
-    path = disk / "checkpoints.db"
-    async with SqliteSaver(path) as saver:
-        await advance(Client(saver, api), "thread", 0, 3)
-    async with SqliteSaver(path) as saver:
-        client = Client(saver, api)
-        remount(disk, "ro")
-        with pytest.raises(StorageError, match=NOT_WRITABLE):
-            await advance(client, "thread", 3, 4)
-        remount(disk, "rw")
-        await advance(client, "thread", 3, 6)
-    check(path, 6)
 
 
 @needs_error_codes

@@ -6,23 +6,18 @@ import asyncio
 from functools import partial
 from typing import Any
 
-import psycopg
 import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_metadata
 from psycopg_pool import AsyncConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver
-from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES
 from tests.behaviour.helpers import config
 from tests.drivers.batches import (
     NEW,
-    WAITING,
     a_checkpoint,
     a_life,
     in_one_batch,
-    jammed,
     outcome,
-    waiting,
     with_few,
 )
 from tests.proxy import proxied
@@ -93,23 +88,6 @@ async def test_calls_of_a_tenant_are_batched_only_with_each_other(postgres_url: 
             assert len(await client.all(None)) == 24
 
 
-async def test_large_values_are_sent_separately(postgres_url: str) -> None:
-    async with with_few(postgres_url) as saver:
-        client = Client(saver, "async")
-        big = bytes(range(256)) * (BATCH_BYTES // 256) + b"!"
-        async with in_one_batch(
-            client,
-            postgres_url,
-            lambda n: client.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
-            [partial(client.put_writes, config(f"t{number}", "id"), [("a", big)], "task") for number in range(4)],
-        ) as calls:
-            pass
-        assert [outcome(each) for each in calls] == [None] * len(calls)
-        for number in range(4):
-            found = await client.get_tuple(config(f"t{number}", "id"))
-            assert found is None  # The writes came before their checkpoint.
-
-
 @pytest.mark.parametrize("autocommit", [True, False])
 async def test_calls_on_a_callers_pool_are_batched_too(postgres_url: str, autocommit: bool) -> None:
     kwargs = {"autocommit": autocommit}
@@ -155,36 +133,3 @@ async def test_a_write_that_waits_in_a_batch_is_not_overtaken_by_a_later_one(pos
         await asyncio.gather(early, *late)
         assert len(late) == len(first)
         assert await resumed(client, "t") == f"late {len(late) - 1}"
-
-
-async def test_a_write_in_a_batch_that_waits_for_a_lock_is_not_overtaken_by_a_later_one(postgres_url: str) -> None:
-    """The batch waits for a row of another call, and is then refused, so that each of its calls is sent alone."""
-    async with PostgresSaver(postgres_url, max_size=4) as saver:
-        client = Client(saver, "async")
-        await client.put_writes(config("a thread before it", "id"), [(RESUME, "there")], "task")
-        location = await client.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
-        with psycopg.connect(postgres_url) as locker, psycopg.connect(postgres_url, autocommit=True) as watcher:
-            with jammed(postgres_url) as blocker:
-                first = [
-                    asyncio.ensure_future(client.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"))
-                    for n in range(4)
-                ]
-                while len(watcher.execute(WAITING).fetchall()) < 4:
-                    await asyncio.sleep(0.005)
-                stuck = asyncio.ensure_future(
-                    client.put_writes(config("a thread before it", "id"), [(RESUME, "again")], "task")
-                )
-                early = asyncio.ensure_future(client.put_writes(location, [(RESUME, "early")], "task"))
-                while waiting(saver) < 2:
-                    await asyncio.sleep(0.001)
-                blocker.rollback()
-                locker.execute(
-                    "SELECT FROM langgraph_checkpoint.writes WHERE thread_id = 'a thread before it' FOR UPDATE"
-                )
-            await asyncio.gather(*first)
-            assert not early.done()
-            await client.put_writes(location, [(RESUME, "late")], "task")
-            assert early.done()
-            locker.rollback()
-            await stuck
-        assert await resumed(client, "t") == "late"

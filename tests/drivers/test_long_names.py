@@ -9,13 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_metadata
-from langgraph.graph import START, StateGraph
 
 from langgraph_checkpoint_custom import NameTooLong, OperationEvent, PostgresSaver
-from tests.behaviour.helpers import LONG, anywhere, checkpoint, config, metadata, noise, put, run_graph
+from tests.behaviour.helpers import LONG, checkpoint, config, metadata, noise, put
 from tests.conftest import APIS
 from tests.drivers.batches import NEW, a_checkpoint, in_one_batch, with_few
-from tests.graphs.scenarios.nodes import AnyGraph, Log, says
 from tests.stores import Client
 
 pytestmark = pytest.mark.parametrize("api", APIS)
@@ -94,21 +92,6 @@ async def test_it_does_not_affect_the_other_calls_of_its_batch(postgres_url: str
             f"SELECT thread_id FROM langgraph_checkpoint.{table} WHERE starts_with(thread_id, 't') ORDER BY 1"
         )
         assert [thread for (thread,) in found] == ["t0", "t2", "t3", "t5"]
-
-
-async def test_a_node_with_a_long_name_runs_but_not_a_join_of_it(postgres_url: str, api: str) -> None:
-    """As with LangGraph's own saver: the None that starts a node is never a value of its own, but that of a join is."""
-    name = noise(3_000)
-    async with PostgresSaver(postgres_url) as saver:
-        client = Client(saver, api)
-        builder: AnyGraph = StateGraph(Log)
-        builder.add_node(name, says("ran"))
-        builder.add_edge(START, name)
-        assert await run_graph(client, builder.compile(saver), {"log": []}, anywhere()) == {"log": ["ran"]}
-        builder.add_node("last", says("last"))
-        builder.add_edge([name], "last")
-        with pytest.raises(NameTooLong, match=r"put: .* channel 'join:"):
-            await run_graph(client, builder.compile(saver), {"log": []}, anywhere("join"))
 
 
 async def test_a_copy_whose_id_is_too_long_is_refused(postgres_url: str, api: str) -> None:

@@ -19,7 +19,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from psycopg import sql
 from typing_extensions import LiteralString
 
-from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, PostgresSaver
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver
 from tests.citus import activity
 
 WAITING: LiteralString = "SELECT pid FROM {} WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -118,28 +118,6 @@ MAINTENANCE: dict[str, Callable[[CheckpointSaver], None]] = {
 }
 
 
-@pytest.mark.parametrize("delta", [False, True])
-def test_a_step_after_one_that_a_deletion_waited_for_waits_for_the_deletion(postgres_url: str, delta: bool) -> None:
-    """The deletion could not lock that row, which was stored after the deletion had begun."""
-    with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as reader:
-        configs = fill(saver, delta=delta)
-        with held_open(postgres_url) as other:
-            stored = fork(other, configs[1], delta=delta)
-            deletion = ConcurrentCall(lambda: saver.delete_thread("t"))
-            deletion.wait_until_blocked(postgres_url)
-            # The deletion ends after this.
-            reader.execute("SELECT FROM langgraph_checkpoint.blobs WHERE thread_id = 't' FOR KEY SHARE")
-        step = ConcurrentCall(lambda: fork(saver, stored, delta=delta))
-        step.wait_until_blocked(postgres_url, together=2)
-        reader.commit()
-        deletion.join()
-        config = step.join()
-        (found,) = saver.list(generate_config("t"))
-        assert found.config == config
-        assert found.checkpoint["channel_values"] == {"big": [*BIG, "0"]}
-        complete(saver)
-
-
 def test_copies_and_other_runs_do_not_wait_for_a_run(postgres_url: str) -> None:
     """A run that appends new values locks nothing that readers, copies or other runs need."""
     with PostgresSaver(postgres_url) as saver:
@@ -169,14 +147,6 @@ def test_a_run_with_small_values_does_not_wait_for_a_deletion(postgres_url: str)
         assert found.pending_writes == [("task", "small", [2])]
 
 
-CHANGES: dict[str, LiteralString] = {
-    "deleted": "DELETE FROM langgraph_checkpoint.checkpoints WHERE checkpoint_id = %s",
-    "hidden, without what it needs": (
-        "WITH ids (id) AS (VALUES (%s)), gone AS ("
-        "DELETE FROM langgraph_checkpoint.checkpoints USING ids WHERE checkpoint_id < id) "
-        "UPDATE langgraph_checkpoint.checkpoints SET hidden = true FROM ids WHERE checkpoint_id = id"
-    ),
-}
 LOCK: LiteralString = "SELECT pg_advisory_xact_lock(hashtextextended('t', hashtextextended('langgraph_checkpoint', 0)))"
 
 
@@ -187,19 +157,6 @@ def steps(saver: CheckpointSaver, parent: RunnableConfig, *numbers: int) -> Runn
         checkpoint = generate_checkpoint(channel_values={"n": number}, channel_versions=dict(new))
         parent = saver.put(parent, checkpoint, generate_metadata(step=number, **counters(True)), new)
     return parent
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_step_sees_what_became_of_its_parent_while_it_waited(postgres_url: str, change: str) -> None:
-    """One statement stores the step, and has begun before the change was committed."""
-    with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as other:
-        parent = steps(saver, generate_config("t"), 0, 1, 2)
-        other.execute(CHANGES[change], (parent["configurable"]["checkpoint_id"],))
-        call = ConcurrentCall(partial(steps, saver, parent, 3))
-        call.wait_until_blocked(postgres_url)
-        other.commit()
-        with pytest.raises(CheckpointNotFound, match="'log'"):
-            call.join()
 
 
 def test_a_step_that_needs_its_parent_waits_for_who_holds_the_lock_of_the_thread(postgres_url: str) -> None:

@@ -128,24 +128,6 @@ async def test_the_error_about_a_callers_pool_that_cannot_connect_does_not_say_b
             await closing
 
 
-async def test_calls_use_the_pool_concurrently(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
-    """Six writes wait for a table lock at the same time, each on its own connection."""
-    async with PostgresSaver(postgres_url, max_size=16) as saver:
-        await saver.aget_tuple(generate_config("t"))
-        for api in APIS:
-            client = Client(saver, api)
-            with psycopg.connect(postgres_url) as blocker:
-                blocker.execute("LOCK TABLE langgraph_checkpoint.checkpoints IN EXCLUSIVE MODE")
-                waiting = [
-                    asyncio.ensure_future(client.put(generate_config(f"{api} {i}"), a_checkpoint(), {}, {"a": "1"}))
-                    for i in range(6)
-                ]
-                while sessions(watcher, state="active") < 6:
-                    await asyncio.sleep(0.01)
-                blocker.rollback()
-            await asyncio.gather(*waiting)
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # psycopg_pool's tasks end with a loop.
 @pytest.mark.parametrize("way", ["asyncio.run", "closed with its tasks"])
 def test_several_loops_in_a_row_leave_the_connections_of_one(

@@ -99,17 +99,6 @@ def test_the_file_is_readable_by_its_owner_only(path: Path) -> None:
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_tables_are_strict(path: Path) -> None:
-    with SqliteSaver(path) as saver:
-        saver.setup()
-    connection = sqlite3.connect(path)
-    tables = connection.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
-    strict = {name: bool(is_strict) for name, is_strict in tables if not name.startswith("sqlite_")}
-    connection.close()
-    assert strict.keys() > {"checkpoints", "blobs", "writes", "threads", "sweeps", "labels", "claims"}
-    assert all(strict.values())
-
-
 def test_after_closing_there_is_one_file(path: Path) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")

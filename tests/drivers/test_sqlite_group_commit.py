@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Offload, RoundTrip, Statement, Steps
 from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, CheckpointRow, key_of
 from langgraph_checkpoint_custom.operations import write
-from tests.behaviour.helpers import checkpoint, config, metadata
+from tests.behaviour.helpers import config
 from tests.conftest import APIS, needs_error_codes
 from tests.drivers.group_commits import (
     Op,
@@ -101,19 +101,6 @@ async def test_a_failed_write_does_not_fail_the_others(saver: SqliteSaver, path:
     assert claimed(path) == set()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM writes").fetchone() == (0,)
-
-
-@needs_error_codes
-async def test_the_others_are_stored_if_one_write_fills_the_disk(saver: SqliteSaver, path: Path) -> None:
-    (pages,) = writer(saver).execute("PRAGMA page_count").fetchone()
-    writer(saver).execute(f"PRAGMA max_page_count = {pages + 40}")  # What a full disk looks like to SQLite.
-    huge = checkpoint("1", {"a": ["".join(map(str, range(300_000)))]})
-    work = [put("a"), put("b"), Work("put", config("huge"), huge, metadata(), huge["channel_versions"]), put("c")]
-    outcomes = await together(saver, path, work)
-    assert [type(each) for each in outcomes] == [dict, dict, StorageError, dict]
-    assert "disk is full" in str(outcomes[2])
-    assert outcomes[2].operation == "put"
-    assert stored(saver) == {"first", "a", "b", "c"}
 
 
 async def test_if_the_commit_fails_each_write_is_tried_separately(saver: SqliteSaver, path: Path) -> None:

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import PostgresSaver
-from tests.behaviour.helpers import config, get
+from tests.behaviour.helpers import config
 from tests.conftest import APIS
 from tests.faults.faulty import faulty
-from tests.faults.workload import LARGE, OPERATIONS, WAITING, Call, fill, put_one, set_for_database
+from tests.faults.workload import OPERATIONS, WAITING, Call, fill, put_one
 from tests.stores import Client
 
 FAILS_ONCE = """
@@ -53,27 +53,6 @@ async def test_a_serialization_failure_is_retried(own_postgres_url: str, api: st
                 await asyncio.wait_for(call(client, name), 150)
                 assert proxy.round_trips - round_trips >= 2, name
                 assert owner.execute("SELECT last_value > 1 FROM langgraph_checkpoint.failures").fetchone() == (True,)
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_conflicting_writers_all_succeed_with_serializable_transactions(
-    postgres_url: str, watcher: psycopg.Connection[Any], api: str
-) -> None:
-    set_for_database(watcher, default_transaction_isolation="serializable")
-    async with PostgresSaver(postgres_url) as saver:
-        client = Client(saver, api)
-        await fill(client, "t")
-        for i in range(5):
-            await asyncio.gather(
-                put_one(client, "t"),
-                put_one(client, "t"),
-                client.put_writes(config("t", "checkpoint 9"), [("__interrupt__", i)], "task 9"),
-                client.put_writes(config("t", "checkpoint 9"), [("__interrupt__", i)], "task 9"),
-                client.prune(["t"]),
-            )
-        newest = await get(client, config("t"))
-        assert newest.checkpoint["channel_values"] == {"list": [LARGE, 9]}
-        assert newest.pending_writes == [("task 9", "__interrupt__", 4)]
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from contextlib import contextmanager
@@ -55,19 +53,6 @@ async def test_setup_twice_changes_nothing(own_store: Store, api: str) -> None:
         assert len(indexes(own_store)) == len(KEYS) + 1
         if api == "async":
             await saver.aclose()
-
-
-def test_five_processes_may_call_setup_concurrently(own_store: Store) -> None:
-    command = (
-        "import sys; from langgraph_checkpoint_custom import open_saver;"
-        "open_saver(sys.argv[1]).setup(searchable=['user', 'team'])"
-    )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", command, own_store.url], stderr=subprocess.PIPE, text=True)
-        for _ in range(5)
-    ]
-    assert [process.communicate()[1] for process in processes] == [""] * 5
-    assert len(indexes(own_store)) == 2
 
 
 def test_indexes_that_setup_makes_in_a_transaction_are_rolled_back_with_it(own_postgres_url: str) -> None:

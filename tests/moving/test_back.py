@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
-from pathlib import Path
-from typing import Any
 
 import pytest
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, SchemaForeign
@@ -45,19 +42,6 @@ def test_everything_goes_back_and_the_official_saver_reads_it(official: Official
                     assert theirs.get_delta_channel_history(config=found.config, channels=channels) == history
             assert deltas > 10
         assert moved.problems == {}
-
-
-def test_messages_that_both_savers_have_stored_are_the_same(official: Official, saver: CheckpointSaver) -> None:
-    """Each saver stores the messages of the other again, in its own form."""
-    builder: Any = StateGraph(MessagesState).add_node("answer", lambda state: {"messages": [("ai", "well")]})
-    builder.add_edge(START, "answer")
-    with official.open() as theirs:
-        for graph in (builder.compile(checkpointer=theirs), builder.compile(checkpointer=saver)) * 2:
-            question: Any = {"messages": [("human", "hello")]}
-            graph.invoke(question, config("t"))
-            assert migrate(official.url, saver).problems == {}
-            assert migrate_back(saver, official.url, verify=True).problems == {}
-        assert len(graph.get_state(config("t")).values["messages"]) == 8
 
 
 def test_a_dry_run_finds_what_the_other_tables_cannot_hold_and_changes_nothing(
@@ -135,15 +119,6 @@ def test_what_was_deleted_at_one_side_does_not_return(official: Official, saver:
     assert migrate_back(saver, official.url, threads=["erased there"]).checkpoints == 3
     with pytest.raises(CheckpointNotFound, match="erased here"):
         migrate_back(saver, official.url, threads=["erased here"])
-
-
-def test_a_new_file_of_the_same_name_gets_everything(tmp_path: Path, saver: CheckpointSaver) -> None:
-    official = Official("sqlite", f"sqlite:///{tmp_path / 'official.db'}")
-    step(saver, "t", None, a=[1])
-    assert migrate_back(saver, official.url).checkpoints == 1
-    for file in tmp_path.glob("official.db*"):
-        file.unlink()
-    assert migrate_back(saver, official.url).checkpoints == 1
 
 
 def test_threads_of_tenants_and_of_other_frameworks_are_left_out(official: Official, saver: CheckpointSaver) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, make_dataclass
 from enum import Enum
-from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -26,7 +25,6 @@ from typing_extensions import TypedDict
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, SchemaForeign
 from langgraph_checkpoint_custom.tools.migration import READ, MoveReport, migrate
-from langgraph_checkpoint_custom.tools.official import PAGE, open_official
 from langgraph_checkpoint_custom.tools.own import OwnThreads
 from tests.golden.content import VALUES
 from tests.moving.official import Official, config, everything, play, step
@@ -200,19 +198,6 @@ def test_a_second_migration_reads_only_writes_that_may_have_changed(official: Of
         ("task", RESUME, ["one", "two"]),
         ("another task", "a", 3),
     ]
-
-
-def test_threads_are_found_page_by_page(official: Official) -> None:
-    names = [*sorted(f"{number}" for number in range(2 * PAGE + 1)), "", "\x7f"]
-    with official.open() as source:
-        for name in names:
-            step(source, name, None)
-        with open_official(official.url, JsonPlusSerializer()) as found:
-            assert found.count() == len(names)
-            pages = list(found.threads())
-            assert [len(page) for page in pages] == [PAGE, PAGE, 3]
-            assert sorted(name for page in pages for name in page) == sorted(names)
-            assert set(found.locations(["5", "missing", ""])) == {"", "5"}
 
 
 def test_a_run_continues_during_the_migration(official: Official, saver: CheckpointSaver) -> None:
@@ -390,20 +375,6 @@ def test_a_thread_that_was_deleted_while_it_was_moved_does_not_return(
         assert migrate(official.url, saver, threads=["t"]).checkpoints == READ + 1
 
 
-def test_what_a_rollback_has_deleted_here_is_no_difference(official: Official, saver: CheckpointSaver) -> None:
-    with official.open() as source:
-        for text in ("one", "two"):
-            talk(source, text)
-    assert migrate(official.url, saver).problems == {}
-    first = list(saver.history(config("t")))[3]
-    saver.rollback("t", first.checkpoint_id)
-    for _ in range(2):
-        moved = migrate(official.url, saver, verify=True)
-        assert (moved.checkpoints, moved.writes, moved.verified, moved.problems) == (0, 0, 3, {})
-        talk(saver, "ours")
-        saver.rollback("t", first.checkpoint_id)
-
-
 def test_a_checkpoint_that_arrives_late_is_moved(official: Official, saver: CheckpointSaver) -> None:
     """With an id below those that were moved: the clocks of two servers differ."""
     with official.open() as source:
@@ -416,16 +387,6 @@ def test_a_checkpoint_that_arrives_late_is_moved(official: Official, saver: Chec
         moved = migrate(official.url, saver)
         assert (moved.checkpoints, moved.writes, moved.problems) == (1, 1, {})
         assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
-
-
-def test_another_database_is_another_source(official: Official, tmp_path: Path, saver: CheckpointSaver) -> None:
-    """After a rehearsal with a copy, and a deletion, the threads of the real one are moved."""
-    rehearsal = Official("sqlite", f"sqlite:///{tmp_path / 'rehearsal.db'}")
-    for one in (rehearsal, official):
-        with one.open() as source:
-            step(source, "t", None, a=[1])
-        assert migrate(one.url, saver).checkpoints == 1
-        saver.delete_thread("t")
 
 
 def test_a_value_that_differs_is_reported(official: Official, saver: CheckpointSaver) -> None:
@@ -451,29 +412,6 @@ def test_a_thread_that_cannot_be_moved_does_not_stop_the_others(official: Offici
     assert list(moved.problems) == [long]
     assert "1,001 bytes" in moved.problems[long]
     assert [found.config["configurable"]["thread_id"] for found in saver.list(None)] == ["u"]
-
-
-def test_a_migration_needs_no_classes_of_the_values(official: Official, saver: CheckpointSaver) -> None:
-    module = ModuleType("a_module_of_the_application")
-    sys.modules[module.__name__] = module
-    try:
-
-        @dataclass
-        class Point:
-            x: int
-
-        Point.__module__, Point.__qualname__ = module.__name__, "Point"
-        module.Point = Point  # type: ignore[attr-defined]
-        with official.open() as source:
-            step(source, "t", None, a=[Point(1)])
-            del sys.modules[module.__name__]
-            assert migrate(official.url, saver).problems == {}
-            sys.modules[module.__name__] = module
-            found = saver.get_tuple(config("t"))
-        assert found is not None
-        assert found.checkpoint["channel_values"] == {"a": [Point(1)]}
-    finally:
-        del sys.modules[module.__name__]
 
 
 @dataclass
@@ -515,22 +453,6 @@ def test_old_classes_may_be_replaced_by_on_load(official: Official, store: Store
     assert found is not None
     assert found.checkpoint["channel_values"] == {"a": [Location(1)], "b": [rome], "c": rome, "d": "BY SEA"}
     assert found.pending_writes == [("task", "a", Location(2)), ("task", "c", rome)]
-
-
-def test_long_lists_share_their_chunks(official: Official, store: Store) -> None:
-    # Compression would hide what is stored twice.
-    with official.open() as source, store.open(compress=False) as target:
-        location, messages = None, []
-        full = 0
-        for turn in range(60):
-            messages.append({"role": "user", "content": f"{turn} " * 500})
-            location = step(source, "t", location, messages=list(messages))
-            full += len(str(messages))
-        assert migrate(official.url, target).problems == {}
-        found = target.get_tuple(config("t"))
-        assert found is not None
-        assert found.checkpoint["channel_values"]["messages"] == messages
-        assert sum(len(blob) for blob in _blobs(store)) < full / 6
 
 
 def _blobs(store: Store) -> list[bytes]:

@@ -239,24 +239,6 @@ def test_postgres_sessions_read_no_more_than_a_page_of_a_thread(postgres_threads
     assert 400 <= found <= 500
 
 
-@OWNERS
-@PLANS
-def test_postgres_changes_a_thread_in_proportion_to_it_where_it_is_a_tenth_of_the_store(
-    few_postgres_threads: str, generic: bool, owner: bool
-) -> None:
-    wrong = []
-    with connected(few_postgres_threads, owner=owner) as connection:
-        for case, round_trip in maintenance(POSTGRES, 1_000).items():
-            with connection.transaction(force_rollback=True):
-                rows = 0
-                for statement in round_trip.statements:
-                    rows += sum(read for _, read in statement_rows(explain(connection, statement, generic=generic)))
-            if not 0 < rows <= 300_000:  # Of all nodes; a million and more if each row is searched among all others.
-                wrong.append((case, rows))
-        connection.rollback()
-    assert wrong == []
-
-
 @pytest.fixture(scope="session")
 def sqlite_store_with_statistics(sqlite_store: Path) -> Path:
     path = sqlite_store.with_name("analyzed.db")

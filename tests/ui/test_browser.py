@@ -98,54 +98,6 @@ def test_the_address_follows_and_back_goes_back(browser: Browser) -> None:
     assert browser.attribute(".spot.chosen", "data-id") == chosen
 
 
-def test_five_thousand_checkpoints_stay_fluid(browser: Browser) -> None:
-    """Only what is visible is drawn, however many there are."""
-    browser.open("/thread?thread=counter")
-    drawn = "const drawn = document.querySelectorAll('.picture .spot').length; return {} < drawn && drawn < {}"
-    browser.wait(drawn.format(10, 60))
-    browser.keys(*[LEFT] * 30)
-    assert step(browser) == "Step 4968"
-    browser.keys("0")
-    browser.wait(drawn.format(0, 10))
-    dots = "return document.querySelector('.picture .dots').getAttribute('d').split('M').length - 1"
-    assert browser.wait(dots) > 4_900
-    browser.keys(Keys.HOME)
-    assert step(browser) == "Step -1"
-    browser.keys("+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+")
-    browser.wait(drawn.format(3, 60))
-    browser.keys(Keys.END)
-    assert step(browser) == "Step 4998"
-
-
-def test_subgraphs_are_folded_and_unfolded(browser: Browser) -> None:
-    browser.open("/thread?thread=report")
-    spots = "return document.querySelectorAll('.picture .spot').length"
-    browser.wait(f"{spots} === 5")
-    browser.keys(LEFT, LEFT, Keys.ENTER)
-    browser.wait(f"{spots} === 13")
-    assert browser.texts(".strip-name") == ["read", "read"]
-    browser.keys(DOWN, RIGHT, RIGHT)
-    assert "in read (" in step(browser)
-    assert "ns=read" in browser.driver.current_url
-    browser.driver.refresh()  # The page opens with the subgraph unfolded.
-    browser.wait("return Boolean(document.documentElement.dataset.ready)")
-    browser.settle()
-    browser.click("[data-do=strips]")
-    browser.wait(f"{spots} === 13")
-    browser.click("[data-do=strips]")
-    browser.wait(f"{spots} === 5")
-
-
-def test_hidden_checkpoints_on_request(browser: Browser) -> None:
-    browser.open("/thread?thread=pruned-chat")
-    assert "deleted ones are kept, hidden" in browser.text("[data-status]")
-    assert len(browser.texts(".picture .spot")) == 1
-    browser.click("[data-do=hidden]")
-    browser.wait("return document.querySelectorAll('.picture .spot.hidden').length > 3")
-    browser.keys(LEFT)
-    assert "hidden by a prune" in browser.texts("#checkpoint .chip")
-
-
 @pytest.fixture
 def lively(store: Store, chromium: WebDriver) -> Iterator[tuple[CheckpointSaver, Browser]]:
     """A store that a run writes to while a browser looks at it."""
@@ -175,32 +127,6 @@ def test_a_running_thread_grows_on_the_screen(lively: tuple[CheckpointSaver, Bro
 
 
 # Values
-
-
-def test_texts_are_found_in_values(browser: Browser) -> None:
-    browser.open(PAGES["forks"])
-    browser.find("[data-filter]").send_keys("status")
-    browser.wait("return document.querySelectorAll('.tree li.out').length > 0")
-    shown = browser.texts(".tree li:not(.out)")
-    assert any("status" in text for text in shown)
-    assert not any(text.startswith("history") for text in shown)
-    browser.find("[data-filter]").clear()
-    browser.find("[data-filter]").send_keys("x", Keys.BACKSPACE)
-    browser.wait("return document.querySelectorAll('.tree li.out').length === 0")
-
-
-def test_the_ends_of_branches_are_compared_from_the_picture(browser: Browser) -> None:
-    browser.open("/thread?thread=support-1042")
-    assert not browser.find("[data-compare]").is_displayed()
-    browser.open(PAGES["forks"])
-    browser.follow("Compare the branches")
-    browser.wait("return location.pathname === '/difference' && location.search.includes('from=')")
-    assert browser.text("select[name=from] option:checked").endswith("end of another branch")
-    other = browser.find(".between p + p a")
-    assert other.text.startswith("compare with its end, step ")
-    other.click()
-    browser.wait("return document.querySelector('select[name=from] option:checked').text.endsWith('another branch')")
-    assert browser.texts(".channel h4 bdi") != []
 
 
 # Nobody else

@@ -19,13 +19,9 @@ from starlette.testclient import TestClient
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL
-from langgraph_checkpoint_custom.model.records import CheckpointRecord
-from langgraph_checkpoint_custom.operations import inspector
 from langgraph_checkpoint_custom.operations.inspector import TimelineRecord
 from langgraph_checkpoint_custom.tools.timeline import STOPPED
-from langgraph_checkpoint_custom.ui import create_app, reading
-from langgraph_checkpoint_custom.ui.pages import thread, threads
-from langgraph_checkpoint_custom.ui.pages.difference import other_ends
+from langgraph_checkpoint_custom.ui import create_app
 from langgraph_checkpoint_custom.ui.reading import Store as Inspected
 from tests.behaviour.helpers import metadata
 from tests.cli.test_reading import put
@@ -153,18 +149,6 @@ def test_a_thread_in_a_line(pages: Pages, thread_id: str, state: str, role: str,
     assert re.fullmatch(r"[\d.]+ (B|kB|MB)", found["size"])
 
 
-def test_a_long_thread_is_not_counted_to_its_end(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (inspector, reading, thread, threads):
-        monkeypatch.setattr(module, "MOST", 20)
-    found = pages.data("/summary", thread="counter")
-    assert (found["checkpoints"], found["hidden"]) == ("> 20", 0)
-    assert re.fullmatch(r"> [\d.]+ (B|kB|MB)", found["size"])
-    assert "more than 20 checkpoints, more than 20 writes" in pages.page("/thread", thread="counter")
-    assert re.search(r"[^n] ?\b[1-9] checkpoints, \d+ writes<", pages.page("/thread", thread="broken"))
-    state = pages.data("/timeline", thread="counter")["state"]
-    assert pages.data("/timeline", thread="counter", since=state) == {"state": state}
-
-
 @pytest.mark.parametrize("limit", [1, 4, 7, 1000])
 def test_a_timeline_is_the_newest_checkpoints_of_all_namespaces(stories: CheckpointSaver, limit: int) -> None:
     store = Inspected(stories)
@@ -194,31 +178,11 @@ def test_a_superstep_in_which_a_run_was_stopped(pages: Pages) -> None:
             assert "was stopped" not in checkpoint_of(pages, thread_id, id=spot[0])
 
 
-def test_sent_tasks_have_the_names_of_their_nodes(pages: Pages) -> None:
-    spots = pages.data("/timeline", thread="report")["spots"]
-    (sent,) = [said for spot in spots if "from outside" in (said := checkpoint_of(pages, "report", id=spot[0]))]
-    assert len(re.findall(r" read [0-9a-f]{8}-", sent)) == 2
-
-
 def test_what_a_prune_has_deleted_is_said(pages: Pages) -> None:
     pruned, whole = (pages.data("/timeline", thread=name) for name in ("pruned-chat", "support-fork"))
     assert pruned["hidden"] > 3
     assert (whole["pruned"], whole["hidden"]) == (False, 0)
     assert pages.data("/timeline", thread="pruned-chat", hidden="1")["hidden"] == 0
-
-
-def test_the_ends_of_other_branches() -> None:
-    def ends(checkpoint_id: str, **parents: str | None) -> set[str]:
-        return other_ends(
-            [CheckpointRecord("t", "", one, parent, None, {}) for one, parent in parents.items()], checkpoint_id
-        )
-
-    fork = {"a": None, "b": "a", "c": "b", "d": "b", "e": "d"}
-    assert ends("c", **fork) == {"e"}
-    assert ends("e", **fork) == {"c"}
-    assert ends("d", **fork) == {"c"}
-    assert ends("b", **fork) == set()
-    assert ends("x", a="b", b="a", c="b") == {"c"}
 
 
 def test_what_is_not_there(pages: Pages) -> None:
@@ -301,13 +265,6 @@ def test_a_delta_channel_of_messages_is_rebuilt(pages: Pages) -> None:
     assert "turn 5" in said
 
 
-def test_a_checkpoint_in_the_middle_is_rebuilt_as_it_was(pages: Pages) -> None:
-    timeline = pages.data("/timeline", thread="delta-chat")
-    said = checkpoint_of(pages, "delta-chat", id=timeline["spots"][2][0])
-    assert "Answer 1" in said
-    assert "Question 2" not in said.partition("Pending writes")[0]
-
-
 def test_a_subgraphs_checkpoint_has_its_own_page(pages: Pages) -> None:
     timeline = pages.data("/timeline", thread="report")
     assert [strip["name"] for strip in timeline["strips"]] == ["read", "read"]
@@ -315,24 +272,6 @@ def test_a_subgraphs_checkpoint_has_its_own_page(pages: Pages) -> None:
     said = checkpoint_of(pages, "report", ns=strip["ns"], id=strip["spots"][-1][0])
     assert re.search(r"Step 2 in read \(\w{8}\)", said)
     assert "three sources on" in said
-
-
-def test_long_names_have_their_pages(store: Store) -> None:
-    ns, channel = "subgraph:1|" * 2_000, "channel" * 3_000
-    with store.open() as saver:
-        saver.setup()
-        where: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ns}}
-        where = put(saver, "t", where, **{channel: ["x" * 20_000]})
-        saver.put_writes(where, [(channel, "written")], "task")
-        pages = pages_of(saver)
-        (link,) = {found for found in links_in(pages.page("/checkpoints", thread="t"), "thread") if "ns=" in found}
-        assert "channelchannel" in text_of(pages.page(link))
-        key = {"ns": ns, "id": where["configurable"]["checkpoint_id"]}
-        assert "written" in checkpoint_of(pages, "t", **key)
-        assert pages.data("/value", thread="t", **key, channel=channel) == ["x" * 20_000]
-        assert pages.data("/timeline", thread="t")["strips"][0]["ns"] == ns
-        for page in ("/difference", "/space", "/"):
-            pages.page(page, thread="t", **key)
 
 
 def test_sizes_and_what_is_shared_with_the_parent(store: Store) -> None:

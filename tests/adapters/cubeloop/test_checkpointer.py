@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -28,7 +27,7 @@ from cubeloop.providers.base import (
     UserMessage,
 )
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, SqliteSaver
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
 from langgraph_checkpoint_custom.adapters.cubeloop.operations import (
     LOG,
@@ -113,21 +112,6 @@ async def test_messages_are_loaded_as_they_were_appended(checkpointer: Checkpoin
     assert await checkpointer.load("another") is None
 
 
-async def test_a_message_may_change_while_it_is_appended(checkpointer: Checkpointer) -> None:
-    message = UserMessage(content=[TextContent(text="before")])
-    extra: dict[str, Any] = {"list": [1]}
-    appending = asyncio.ensure_future(checkpointer.append("thread", [message]))
-    saving = asyncio.ensure_future(checkpointer.save_extra("thread", extra))
-    await asyncio.sleep(0)
-    message.content = [TextContent(text="after")]
-    extra["list"].append(2)
-    await asyncio.gather(appending, saving)
-    found = await loaded(checkpointer)
-    assert (texts(found.messages), found.extra) == (["before"], {"list": [1]})
-    found.extra["list"] = []
-    assert (await loaded(checkpointer)).extra == {"list": [1]}
-
-
 async def test_a_pending_request_is_listed_until_it_is_answered(store: Store) -> None:
     async with store.open() as saver:
         checkpointer = CubeLoopCheckpointer(saver)
@@ -144,19 +128,6 @@ async def test_a_pending_request_is_listed_until_it_is_answered(store: Store) ->
         assert HitlRequest.model_validate_json(found[stored("thread")].value["request"]) == asks
         await checkpointer.save_pending_request("thread", None)
         assert [one.thread_id for one in await saver.ainterrupts()] == [stored("other")]
-
-
-async def test_a_deleted_thread_is_gone(store: Store) -> None:
-    async with store.open() as saver:
-        checkpointer = CubeLoopCheckpointer(saver)
-        for thread_id in ("thread", "other"):
-            await checkpointer.append(thread_id, [user("hello")])
-            await checkpointer.save_pending_request(thread_id, request("question"))
-        await checkpointer.delete("thread")
-        await checkpointer.delete("thread")
-        assert await checkpointer.load("thread") is None
-        assert [one.thread_id for one in saver.threads()] == [stored("other")]
-        assert len(await saver.ainterrupts()) == 1
 
 
 async def test_only_old_versions_are_deleted(saver: CheckpointSaver) -> None:
@@ -187,20 +158,6 @@ async def test_only_old_versions_are_deleted(saver: CheckpointSaver) -> None:
     assert await loaded(checkpointer) == found
     await checkpointer.append("thread", [user("last")])
     assert texts((await loaded(checkpointer)).messages)[-2:] == [f"{VERSIONS + 7}", "last"]
-
-
-async def test_the_checkpointer_connects_on_first_use_and_closes_nothing(tmp_path: Path) -> None:
-    saver = SqliteSaver(tmp_path / "checkpoints.db")
-    async with CubeLoopCheckpointer(saver) as checkpointer:
-        assert not list(tmp_path.iterdir())
-        await checkpointer.save_extra("thread", {"a": 1})
-    assert (await loaded(checkpointer)).extra == {"a": 1}
-    await saver.aclose()
-
-
-async def test_an_id_that_cannot_be_stored_is_refused(checkpointer: Checkpointer) -> None:
-    with pytest.raises(ConfigError, match="the name of a cubeloop has"):
-        await checkpointer.save_extra("x" * 2000, {})
 
 
 @needs_error_codes
