@@ -73,7 +73,6 @@ LONG = {
 }
 # Of the many cases of these, one in so many runs without --full; with --variants, others each time.
 SAMPLED = {
-    "behaviour/test_interrupted_reads.py": 16,
     "behaviour/test_loops_without_sockets.py": 4,
     "migrations/test_two_versions.py": 2,
     "plans/test_deletions.py": 2,

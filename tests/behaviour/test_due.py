@@ -277,6 +277,16 @@ def test_two_retentions_at_once_miss_no_thread(saver: CheckpointSaver) -> None:
     assert other().deleted_threads == 5
 
 
+def test_who_hastens_a_thread_while_it_is_visited_is_not_overruled(saver: CheckpointSaver, database: Database) -> None:
+    put(saver, "t")
+    Sweeps(saver, Retention())()
+    ((seen,),) = database.run("SELECT due_at FROM threads")
+    saver.set_ttl("t", DAY)
+    d: Any = saver._dialect
+    saver._driver.run(Operation("rearm", "write", lambda: (yield d.rearm_thread("t", 10.0, seen))))
+    assert database.run("SELECT due_at FROM threads") == [(0,)]
+
+
 async def test_every_way_to_make_a_thread_gives_it_a_row(
     client: Client, database: Database, store: Store, tmp_path: Any
 ) -> None:
