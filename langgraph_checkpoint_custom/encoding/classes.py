@@ -246,8 +246,6 @@ _INSTEAD: Mapping[str, Callable[[Any], bool]] = {
     "await it and store the result": lambda o: isinstance(o, Awaitable),
     "store the object that it belongs to": lambda o: isinstance(o, (MethodType, MethodWrapperType)),
     "store its name": lambda o: isinstance(o, ModuleType),
-    "store image.copy(), or the bytes of its file": lambda o: _extends(o, "PIL.Image", "Image"),
-    "store a polars.DataFrame; call collect()": lambda o: _extends(o, "polars.lazyframe.frame", "LazyFrame"),
     "create it where it is used": lambda o: (
         type(o) is object or _is_live(type(o)) or "lock" in type(o).__name__.lower()
     ),
@@ -261,10 +259,6 @@ def no_form_of(o: Any) -> str:
     instead = next((instead for instead, holds in _INSTEAD.items() if holds(o)), "")
     codec = f"register_codec({cls.__name__}, to_bytes, from_bytes)"
     return f"a {name} has no form that can be stored; {instead or f'call {codec}, or store what it is made of'}"
-
-
-def _extends(o: Any, module: str, name: str) -> bool:
-    return any((base.__module__, base.__name__) == (module, name) for base in type(o).__mro__)
 
 
 def _is_class(part: Any) -> bool:

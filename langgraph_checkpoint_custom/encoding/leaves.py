@@ -129,10 +129,6 @@ def _with(made: Any, attributes: dict[str, Any]) -> Any:
 _LIBRARIES = {
     "numpy": "numpy",
     "pandas": "pandas",
-    "polars": "polars",
-    "pyarrow": "pyarrow",
-    "PIL": "pillow",
-    "torch": "torch",
     "pydantic": "pydantic",
     "pydantic_core": "pydantic",
     "msgspec": "msgspec",

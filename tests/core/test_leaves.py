@@ -306,11 +306,7 @@ HOSTILE: dict[str, tuple[tuple[str, bytes], str]] = {
     "a leaf by another code": (stored(2, "builtins", "range", {}), "is not allowed"),
     "a function by its name": (stored(0, "pkgutil", "resolve_name", "os:system"), "is not allowed"),
     "a built-in function": (stored(0, "pkgutil", "resolve_name", "builtins:exec"), "is not allowed"),
-    "an image of another mode": (
-        stored(3, "PIL.Image", "Image", {"mode": "no"}, "parts"),
-        "cannot be created|installed",
-    ),
-    "a dtype that is none": (stored(3, "torch", "dtype", "load", "parts"), "cannot be created|installed"),
+    "a frame of no columns": (stored(3, "pandas", "DataFrame", {"data": 1}, "parts"), "cannot be created|installed"),
 }
 
 

@@ -198,7 +198,6 @@ LEAVES = [
     *_masked("BooleanArray"),
     *_arrays("StringArray", _of_texts, _texts),
     *_arrays("ArrowStringArray", _of_texts, _texts),
-    *_arrays("ArrowExtensionArray", lambda o: o.__arrow_array__(), pandas.arrays.ArrowExtensionArray),
     *_arrays("NumpyExtensionArray", lambda o: o.to_numpy(), lambda data: pandas.arrays.NumpyExtensionArray(data)),
     rebuilt(pandas.Timestamp, "pandas", lambda o: [o.to_datetime64(), o.tz, o.fold], lambda those: _timestamp(*those)),
     called(pandas.Timedelta, SINGLE, "pandas", lambda o: o.to_timedelta64()),
