@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import tracemalloc
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable
 
 import pytest
 
-from langgraph_checkpoint_custom.encoding.chunks import NAME, NO_BLOBS, Chunk, KnownBlobs, KnownValue
+from langgraph_checkpoint_custom.encoding.chunks import NAME, Chunk, KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.recent import ENTRY, Recent
 
