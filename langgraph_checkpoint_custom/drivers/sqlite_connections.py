@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 # Seconds. SQLite counts them in milliseconds with 31 bits, and does not wait at all for more than that.
 LONGEST_WAIT = 2_147_483.0
-OLDEST = (3, 38, 0)  # 3.37 introduced STRICT tables, 3.38 the operator ->>.
+OLDEST = (3, 40, 0)  # With 3.38, and statistics, some statements read a whole table.
 # Maximum number of idle connections for reads; each has two open files.
 IDLE = 32
 # Milliseconds that SQLite waits for the file before a call looks again. Its pauses grow to 100 ms, so a call would wait
@@ -101,7 +101,7 @@ class SqliteConnections:
     ) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise ConfigError(
-                f"SQLite {sqlite3.sqlite_version} is too old, 3.38 is needed; use a Python built with a newer one"
+                f"SQLite {sqlite3.sqlite_version} is too old, 3.40 is needed; use a Python built with a newer one"
             )
         if not path:
             raise ConfigError('the path of the SQLite file is empty; for a store in memory it is ":memory:"')

@@ -1,4 +1,4 @@
--- The statements for SQLite 3.38 and later.
+-- The statements for SQLite 3.40 and later.
 --
 -- A write is a transaction that holds the one write lock from its start, so no statement here locks rows. Lists are
 -- JSON.
