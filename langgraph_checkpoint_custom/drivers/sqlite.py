@@ -75,13 +75,11 @@ class SqliteDriver:
 
     def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Send one statement and return its rows."""
-        use = self._connections.writing
         if form.access in READS:
-            if self._connections.owner:
-                use = self._connections.reading
-        elif self._read_only:
+            return self._connections.reading_at_once(form.operation, time.monotonic(), self._fetch, form, params)
+        if self._read_only:
             raise read_only_error(form.operation)
-        return use(form.operation, time.monotonic(), self._fetch, form, params)
+        return self._connections.writing(form.operation, time.monotonic(), self._fetch, form, params)
 
     async def asend(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Async version of `send`."""
@@ -160,14 +158,10 @@ class SqliteDriver:
 
     def _transaction(self, connection: sqlite3.Connection, op: Operation[T]) -> T:
         """Run an operation as a transaction."""
-        try:
-            self._connections.take(connection, "BEGIN" if op.access in READS else "BEGIN IMMEDIATE")
-            result = self._answer(connection, op)
-            connection.execute("COMMIT")
-            return result
-        finally:
-            if connection.in_transaction:  # It failed, or its commit did, for example with a full disk.
-                connection.rollback()
+        self._connections.take(connection, "BEGIN" if op.access in READS else "BEGIN IMMEDIATE")
+        result = self._answer(connection, op)
+        connection.execute("COMMIT")
+        return result
 
     # Several writes in one transaction
 
@@ -184,14 +178,10 @@ class SqliteDriver:
                 self._store([call])
 
     def _together(self, connection: sqlite3.Connection, calls: Sequence[Call[Any]]) -> None:
-        try:
-            self._connections.take(connection, "BEGIN IMMEDIATE")
-            for call in calls:
-                _run_in_savepoint(connection, call)
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.rollback()
+        self._connections.take(connection, "BEGIN IMMEDIATE")
+        for call in calls:
+            _run_in_savepoint(connection, call)
+        connection.execute("COMMIT")
 
 
 def _run_each(calls: Sequence[Call[Any]]) -> None:

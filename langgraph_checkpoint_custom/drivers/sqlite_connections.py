@@ -143,14 +143,17 @@ class SqliteConnections:
     # Using connections
 
     def writing(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
-        """Call `work` with the writer, under the lock; `since` is when the operation began to wait."""
+        """Call `work` with the writer, under the lock; `since` is when the operation began to wait.
+
+        What it has not committed is rolled back, for example with a full disk.
+        """
         owner = threading.get_ident()
         if self.owner == owner:
             self.check_not_within()
         with self._lock:
             self.owner, self._since = owner, since
+            writer = self.writer
             try:
-                writer = self.writer
                 if writer is None or writer.in_transaction or since >= self._good_until:
                     writer = self._writer(operation, since)
                 return work(writer, *args)
@@ -158,6 +161,21 @@ class SqliteConnections:
                 raise self.wrap(error, operation) from error
             finally:
                 self.owner = 0
+                if writer is not None and writer.in_transaction:
+                    writer.rollback()
+
+    def reading_at_once(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
+        """Call `work` with the writer if no other call has it, and with a connection for reads otherwise."""
+        if not self.owner:
+            try:
+                if self._lock.acquire(blocking=False):
+                    return self.writing(operation, since, work, *args)
+            finally:
+                try:  # noqa: SIM105  # An interrupt may come when `suppress` is called.
+                    self._lock.release()
+                except RuntimeError:  # Another OS thread has it.
+                    pass
+        return self.reading(operation, since, work, *args)
 
     def reading(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
         """Call `work` with a connection for reads, which no other call uses in the meantime."""

@@ -6,6 +6,7 @@ import gc
 import itertools
 import sqlite3
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -18,7 +19,7 @@ import pytest
 from langgraph_checkpoint_custom import ConfigError, SqliteSaver
 from langgraph_checkpoint_custom.engine.operation import Access, Steps
 from tests.behaviour.helpers import config
-from tests.drivers.group_commits import Op, claimed, insert, put, stored
+from tests.drivers.group_commits import Op, claimed, driver_of, insert, put, stored
 
 
 class Interrupted(BaseException):
@@ -161,6 +162,36 @@ def test_a_call_inside_another_one_raises_instead_of_waiting_for_itself(
             assert another.submit(put("there").run_here, saver).result()
         assert isinstance(put("here").run_here(saver), dict)
         assert stored(saver) == {"first", "there", "here"}
+
+
+def test_a_read_does_not_wait_for_a_writer_whenever_that_takes_the_lock(saver: SqliteSaver) -> None:
+    first = put("first").run_here(saver)
+    connections: Any = driver_of(saver)._connections
+    with ThreadPoolExecutor(2) as others:
+        for point in itertools.count(1):
+            came, has_lock, done = threading.Event(), threading.Event(), threading.Event()
+
+            def write(_: object, has_lock: threading.Event = has_lock, done: threading.Event = done) -> None:
+                has_lock.set()
+                done.wait()
+
+            def come(came: threading.Event = came, has_lock: threading.Event = has_lock, write: Any = write) -> None:
+                came.set()
+                others.submit(connections.writing, "test", 0.0, write)
+                if not connections._lock._is_owned():  # Otherwise the writer comes after the read.
+                    has_lock.wait()
+
+            def read(point: int = point, come: Callable[[], None] = come) -> object:
+                with signal_at(point, come):
+                    return saver.get_tuple(first)
+
+            try:
+                assert others.submit(read).result(150) is not None
+            finally:
+                done.set()
+            if not came.is_set():
+                break
+    assert point > 20
 
 
 @pytest.mark.parametrize("begun", [False, True])
