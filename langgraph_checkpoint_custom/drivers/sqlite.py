@@ -15,6 +15,7 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
@@ -46,8 +47,8 @@ class SqliteDriver:
         register_for_forks(self)
 
     def _start_workers(self) -> None:
-        self._writes = CallQueue(1, "checkpoint-write", self._store)
-        self._reads = CallQueue(1 if self._connections.shared else READERS, "checkpoint-read", _run_each)
+        self._writes = CallQueue(self._store)
+        self._readers = ThreadPoolExecutor(1 if self._connections.shared else READERS, "checkpoint-read")
 
     @property
     def path(self) -> str:
@@ -71,7 +72,7 @@ class SqliteDriver:
 
     async def asetup(self) -> None:
         """Async version of `setup`."""
-        await run_aside(self._reads.workers, self.setup)
+        await run_aside(self._readers, self.setup)
 
     def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Send one statement and return its rows."""
@@ -84,7 +85,7 @@ class SqliteDriver:
     async def asend(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Async version of `send`."""
         if form.access in READS or self._read_only:
-            return await self._reads.run(form.operation, lambda _: self.send(form, params))
+            return await run_aside(self._readers, partial(self.send, form, params))
         return await self._writes.run(form.operation, partial(self._fetch, form=form, params=params))
 
     def run(self, op: Operation[T]) -> T:
@@ -98,7 +99,7 @@ class SqliteDriver:
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
         if op.access not in _SHARE or self._read_only:
-            return await run_aside(self._reads.workers, partial(self.run, op))
+            return await run_aside(self._readers, partial(self.run, op))
         return await self._writes.run(op.name, partial(self._answer, op=op))
 
     def look(self, op: Operation[T]) -> T:
@@ -111,7 +112,7 @@ class SqliteDriver:
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""
-        return await run_aside(self._reads.workers, request.work)
+        return await run_aside(self._readers, request.work)
 
     def vacuum(self) -> None:
         """Rewrite the file without free pages. From then on, it can give them back in steps."""
@@ -121,8 +122,8 @@ class SqliteDriver:
         """Wait for running operations and close every connection."""
         self._connections.check_not_within()
         self._connections.closed = True
-        for calls in (self._writes, self._reads):
-            calls.workers.shutdown()
+        for workers in (self._writes.workers, self._readers):
+            workers.shutdown()
         self._connections.close()
 
     async def aclose(self) -> None:
@@ -182,15 +183,6 @@ class SqliteDriver:
         for call in calls:
             _run_in_savepoint(connection, call)
         connection.execute("COMMIT")
-
-
-def _run_each(calls: Sequence[Call[Any]]) -> None:
-    """Run reads one after the other."""
-    for call in calls:
-        try:
-            call.result = call.work(None)
-        except Exception as error:
-            call.error = error
 
 
 def _run_in_savepoint(connection: sqlite3.Connection, call: Call[Any]) -> None:

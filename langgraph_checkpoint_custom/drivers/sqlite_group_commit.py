@@ -1,4 +1,4 @@
-"""Async statements on OS threads of a saver: those that come while one is busy run together next.
+"""Async writes on an OS thread of a saver: those that come while it is busy run together next.
 
 No call waits for others to join.
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +24,7 @@ MOST = 64
 
 
 class Call(Generic[T]):
-    """An async call: what it does with the connection that has the transaction, and its outcome; a read gets None."""
+    """An async call: what it does with the connection that has the transaction, and its outcome."""
 
     __slots__ = ("error", "future", "operation", "result", "since", "work")
 
@@ -32,25 +32,16 @@ class Call(Generic[T]):
         self.operation = operation
         self.work = work
         self.since = time.monotonic()
-        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.future: Future[T] = Future()
         self.error: BaseException | None = None
         self.result: Any = None
 
-    def settle(self) -> None:
-        """Pass the outcome to the task."""
-        if self.future.done():  # Cancelled.
-            return
-        if self.error is None:
-            self.future.set_result(self.result)
-        else:
-            self.future.set_exception(self.error)
-
 
 class CallQueue:
-    """The calls that wait for an OS thread, of which there are `size`; `perform` gives each of some its outcome."""
+    """The calls that wait for the OS thread; `perform` gives each of some its outcome."""
 
-    def __init__(self, size: int, name: str, perform: Callable[[Sequence[Call[Any]]], None]) -> None:
-        self.workers = ThreadPoolExecutor(size, name)
+    def __init__(self, perform: Callable[[Sequence[Call[Any]]], None]) -> None:
+        self.workers = ThreadPoolExecutor(1, "checkpoint-write")
         self._perform = perform
         self._waiting: deque[Call[Any]] = deque()
         self._coming = False  # Whether a worker was sent for and has not started yet.
@@ -70,7 +61,7 @@ class CallQueue:
             with suppress(ValueError):  # The workers are shut down, but the last one may have taken the call.
                 self._waiting.remove(call)
                 refuse(error)
-        return await call.future
+        return await asyncio.wrap_future(call.future)
 
     def _work(self) -> None:
         self._coming = False  # Before it looks at the queue: who comes later sends for another worker.
@@ -80,23 +71,17 @@ class CallQueue:
             except BaseException as error:
                 for call in calls:
                     call.error = error
-            by_loop: dict[asyncio.AbstractEventLoop, list[Call[Any]]] = defaultdict(list)
             for call in calls:
-                by_loop[call.future.get_loop()].append(call)
-            for loop, own in by_loop.items():
-                with suppress(RuntimeError):  # It was closed in the meantime.
-                    loop.call_soon_threadsafe(_settle, own)
+                if call.error is None:
+                    call.future.set_result(call.result)
+                else:
+                    call.future.set_exception(call.error)
 
     def _take(self) -> list[Call[Any]]:
         calls: list[Call[Any]] = []
         with suppress(IndexError):  # It is empty.
             while len(calls) < MOST:
                 call = self._waiting.popleft()
-                if not call.future.cancelled():
+                if call.future.set_running_or_notify_cancel():  # False if it was cancelled.
                     calls.append(call)
         return calls
-
-
-def _settle(calls: Sequence[Call[Any]]) -> None:
-    for call in calls:
-        call.settle()

@@ -208,11 +208,12 @@ async def test_closing_waits_for_async_calls_that_were_begun(path: Path) -> None
 async def test_a_call_made_while_the_workers_are_closed_raises(saver: SqliteSaver, kind: str) -> None:
     await put("t").run(saver)
     await saver.aget_tuple(config("t"))
-    calls = driver_of(saver)._reads if kind == "read" else driver_of(saver)._writes
-    calls.workers.shutdown()  # Like `close()` on another OS thread.
+    driver = driver_of(saver)
+    workers = driver._readers if kind == "read" else driver._writes.workers
+    workers.shutdown()  # Like `close()` on another OS thread.
     with pytest.raises(ClosedError):
         await (saver.aget_tuple(config("t")) if kind == "read" else put("t 2").run(saver))
-    assert not calls._waiting
+    assert not driver._writes._waiting
     assert stored(saver) == {"t"}
 
 
