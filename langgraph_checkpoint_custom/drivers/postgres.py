@@ -11,11 +11,12 @@ round trip begins that transaction, as any statement does in psycopg, and the ca
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -237,22 +238,40 @@ class PostgresDriver:
 
     async def _retrying(self, op: Operation[T], error: CheckpointError | None = None, *, is_async: bool) -> T:
         """Attempt an operation until it succeeds; the first attempt may have failed already, with `error`."""
-        tries = _Tries(op, self._retry if self._is_pooled else None)
         # The pause before a repetition; in a sync call, it stops the caller's OS thread.
         sleep: Any = asyncio.sleep if is_async else time.sleep
-        while True:
+        started, unanswered = time.monotonic(), False  # Unanswered: the reply to an attempt was lost.
+        for failed in itertools.count(1):
             if error is None:
                 try:
-                    return tries.result(await self._attempt(op, is_async=is_async))
+                    result = await self._attempt(op, is_async=is_async)
+                    # An attempt without a reply may have changed something.
+                    return True if unanswered and op.reports_change else result  # type: ignore[return-value]
                 except CheckpointError as raised:
                     error = raised
-            if isinstance(error, SchemaMissing) and self._rechecks(op):
+            if (
+                isinstance(error, SchemaMissing)
+                and op is not self._check
+                and op.access != "migrate"
+                and self._is_pooled
+            ):
                 await self._retrying(self._check, is_async=is_async)
-            pause = tries.pause_after(error)
+            pause = None
+            if isinstance(error, RetryableError) and self._is_pooled:
+                pause = self._retry.pause(failed, time.monotonic() - started)
+            lost = isinstance(error, ConnectionLost)
             if isinstance(error, ConnectionLost):
+                unanswered = error.unanswered = unanswered or error.unanswered
+            if pause is None:
+                if unanswered and not lost and op.access in ("write", "exclusive"):
+                    said = "was retried because no answer came; an earlier attempt may have succeeded. Then"
+                    error.args = (f"{op.name} {said}: {error}",)
+                raise error
+            if lost:
                 await self._connections.renew(is_async=is_async)
             error = None
             await settled(sleep(pause))
+        raise AssertionError
 
     async def _attempt(self, op: Operation[T], *, is_async: bool) -> T:
         async def work(request: Offload) -> Any:
@@ -324,10 +343,6 @@ class PostgresDriver:
         before = (*self._sessions.opening(connection, session, "write"), *request.before)
         return request._replace(before=before, after=(*request.after, _COMMIT))
 
-    def _rechecks(self, op: Operation[Any]) -> bool:
-        """Whether to check the tables again after an operation has failed to find the ones that it needs."""
-        return op is not self._check and op.access != "migrate" and self._is_pooled
-
     def _stop_workers(self) -> None:
         for executor in (self._decode_workers, self._call_workers):
             executor.shutdown()
@@ -343,43 +358,6 @@ class PostgresDriver:
         if isinstance(found, SchemaMissing):
             self._ready = False  # The tables were deleted or changed in the meantime: check again.
         return found
-
-
-class _Tries:
-    """The attempts of one operation.
-
-    Args:
-        op: The operation.
-        policy: How often it is retried; None if it is not, because its connection cannot be replaced.
-    """
-
-    def __init__(self, op: Operation[Any], policy: RetryPolicy | None) -> None:
-        self._op = op
-        self._policy = policy
-        self._started = time.monotonic()
-        self._failed = 0
-        self._unanswered = False  # Whether an attempt was made whose reply was lost.
-
-    def result(self, result: T) -> T:
-        """Return the result of an attempt; True if an earlier one without a reply may have changed something."""
-        return True if self._unanswered and self._op.reports_change else result  # type: ignore[return-value]
-
-    def pause_after(self, error: CheckpointError) -> float:
-        """Return the seconds until the next attempt, or raise the error of the last one."""
-        self._failed += 1
-        lost = isinstance(error, ConnectionLost)
-        pause = None
-        if isinstance(error, RetryableError) and self._policy:
-            pause = self._policy.pause(self._failed, time.monotonic() - self._started)
-        if isinstance(error, ConnectionLost):
-            self._unanswered = error.unanswered = self._unanswered or error.unanswered
-        if pause is not None:
-            return pause
-        op = self._op
-        if self._unanswered and not lost and op.access in ("write", "exclusive"):
-            said = f"{op.name} was retried because no answer came; an earlier attempt may have succeeded. Then: {error}"
-            error.args = (said,)
-        raise error
 
 
 # What is sent on one connection
@@ -400,22 +378,15 @@ async def _answer(connection: AnyConnection, session: Session | None, request: R
         return [await execute(connection, statements[0].sql, statements[0].params, prepare)]
     cursors = [cursor_of(connection) for _ in statements]
     async with Entered(connection.pipeline()):
-        with _sending(connection):
+        try:
             for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
                 await settled(cursor.execute(sql.encode(), params, prepare=prepare, binary=True))
+        except psycopg.Error:
+            raise
+        except BaseException:  # When it ends, the pipeline would wait for the server.
+            _give_up(connection)
+            raise
     return request.reply([[] if cursor.rownumber is None else await settled(cursor.fetchall()) for cursor in cursors])
-
-
-@contextmanager
-def _sending(connection: AnyConnection) -> Iterator[None]:
-    """Give up if something interrupts the sending of a pipeline, which would wait for the server when it ends."""
-    try:
-        yield
-    except psycopg.Error:
-        raise
-    except BaseException:
-        _give_up(connection)
-        raise
 
 
 def _give_up(connection: AnyConnection) -> bool:
