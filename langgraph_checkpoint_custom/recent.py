@@ -54,13 +54,15 @@ class Recent:
         return entry.blobs if entry and entry.cipher is cipher else None
 
     def remember(
-        self, key: Key, cipher: CipherProtocol | None, blobs: KnownBlobs | None, parent: Key | None = None
+        self, key: Key, cipher: CipherProtocol | None, blobs: KnownBlobs | None, parent_id: str | None = None
     ) -> None:
         """Remember the blobs of a checkpoint, and forget those of its parent; None forgets its own, too."""
+        parent = Key(key.thread_id, key.checkpoint_ns, parent_id)
+        if blobs is None and key not in self.entries and parent not in self.entries:
+            return
         with self._lock:
             self._drop(key)
-            if parent:
-                self._drop(parent)
+            self._drop(parent)
             if blobs is None:
                 return
             entry = _Entry(cipher, blobs, ENTRY + blobs.size)

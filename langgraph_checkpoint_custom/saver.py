@@ -54,7 +54,6 @@ from langgraph_checkpoint_custom.model.keys import (
     CheckpointRow,
     Key,
     Page,
-    TupleRow,
     config_of,
     key_of,
     limit_number,
@@ -353,8 +352,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
             return self._note_start(config, self._driver.run(get_tuple_to_write(*self._read_arguments(config))))
         dialect = self._dialect
         if dialect.sends_forms:
-            key = key_of(config)
-            rows = dialect.read_rows(key, self._driver.send(*dialect.read_form(key)))
+            rows = dialect.read_rows(self._driver.send(*dialect.read_form(key_of(config))))
             if rows is not None:
                 return self._build(rows)
         return self._driver.run(get_tuple(*self._read_arguments(config)))
@@ -365,8 +363,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
             return self._note_start(config, await self._driver.arun(get_tuple_to_write(*self._read_arguments(config))))
         dialect = self._dialect
         if dialect.sends_forms:
-            key = key_of(config)
-            rows = dialect.read_rows(key, await self._driver.asend(*dialect.read_form(key)))
+            rows = dialect.read_rows(await self._driver.asend(*dialect.read_form(key_of(config))))
             if rows is not None:
                 if (size := size_of(rows)) < OFFLOAD_BYTES:
                     return self._build(rows)
@@ -593,7 +590,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         before = self._recent.of(self._stored_key(key), codec.cipher) if self._recent.entries else None
         return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
 
-    def _build(self, rows: Sequence[TupleRow]) -> CheckpointTuple | None:
+    def _build(self, rows: Sequence[Row]) -> CheckpointTuple | None:
         """Build the checkpoint that a driver has read."""
         return build_tuple(self._dialect, self._codec, self.get_next_version, self._remember, rows)
 
@@ -622,8 +619,8 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
     ) -> None:
         """Remember the blobs of a checkpoint that was stored or read; None means that it has none."""
         if known or self._recent.entries:
-            here = self._stored_key(Key(thread_id, checkpoint_ns, checkpoint_id))
-            self._recent.remember(here, self._codec.cipher, known, here._replace(checkpoint_id=parent_id))
+            here = Key(self._dialect.stored_thread(thread_id), checkpoint_ns, checkpoint_id)
+            self._recent.remember(here, self._codec.cipher, known, parent_id)
 
     def _stored_key(self, key: Key) -> Key:
         stored = self._dialect.stored_thread(key.thread_id)

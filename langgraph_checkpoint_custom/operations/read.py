@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import TASKS
@@ -25,7 +25,11 @@ from langgraph_checkpoint_custom.operations.pieces import Piece, piece_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _PATH_TASK_IDX = itemgetter(6, 5, 7)
+# By channel and version, or by channel and name of a chunk.
+Blobs = Mapping[tuple[str | None, str | None], TupleRow]
+_CHANNELS = TupleRow._fields.index("channels")
 
+AnyRow = TypeVar("AnyRow", Row, TupleRow)
 NextVersion = Callable[[None, None], str]
 # Takes thread, namespace and id of a checkpoint that was read, and its blobs, or None if it has none.
 Remember = Callable[[str, str, str, KnownBlobs | None], None]
@@ -45,19 +49,22 @@ class Reading(NamedTuple):
     is_older: bool
 
 
-def size_of(rows: Iterable[TupleRow]) -> int:
-    """Return the number of bytes in rows that are to be decoded."""
-    return sum([len(row.value or b"") + len(row.value2 or b"") for row in rows])
+def size_of(rows: Iterable[Row]) -> int:
+    """Return the number of bytes in the values of rows that are to be decoded."""
+    return sum([len(row[9] or b"") + len(row[11] or b"") for row in rows])
 
 
-def in_order(rows: list[TupleRow]) -> list[TupleRow]:
-    """Sort writes in place as LangGraph applies them, by its `writes_sort_key`, and return them."""
-    if len(rows) > 1:
-        rows.sort(key=_PATH_TASK_IDX)
-    return rows
+def in_order(rows: Iterable[AnyRow]) -> list[AnyRow]:
+    """Return writes as LangGraph applies them, in the order of its `writes_sort_key`."""
+    return sorted(rows, key=_PATH_TASK_IDX)
 
 
-def rows_of(d: SqlDialect, request: RoundTrip) -> Steps[list[TupleRow]]:
+def writes_of(rows: Iterable[Row], kind: str = "write") -> list[TupleRow]:
+    """Return the writes among rows, in order."""
+    return in_order([TupleRow._make(row) for row in rows if row[0] == kind])
+
+
+def rows_of(d: SqlDialect, request: RoundTrip) -> Steps[Sequence[Row]]:
     """Return the rows of checkpoints, with their writes and blobs.
 
     Round trips: 1; on SQLite 2 if there are chunks, or sends of an old format.
@@ -66,7 +73,7 @@ def rows_of(d: SqlDialect, request: RoundTrip) -> Steps[list[TupleRow]]:
     return (yield from complete(d, rows))
 
 
-def complete(d: SqlDialect, rows: list[Row]) -> Steps[list[TupleRow]]:
+def complete(d: SqlDialect, rows: list[Row]) -> Steps[Sequence[Row]]:
     """Return the rows of a reply with the rest of their checkpoints."""
     if rest := d.select_rest(rows):
         rows += [row for reply in (yield rest) for row in reply]
@@ -103,7 +110,7 @@ def get_with_writes(
         rows = yield from complete(d, reply)
         one = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
         if one:
-            tuples.append((one, in_order([row for row in rows if row.kind == "write"])))
+            tuples.append((one, writes_of(rows)))
     return tuples
 
 
@@ -144,15 +151,15 @@ def list_page(
     return PageReply(tuples, piece.after(_page_places(rows)))
 
 
-def build_page(d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, rows: list[TupleRow]) -> PageReply:
+def build_page(d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, rows: Sequence[Row]) -> PageReply:
     """Build the reply from the rows of a page of a namespace without a filter."""
     tuples = build_tuples(d, codec, next_version, rows, ())
     return PageReply(tuples, Piece(page, None).after(_page_places(rows)))
 
 
-def _page_places(rows: Sequence[TupleRow]) -> Sequence[tuple[str, str, str]]:
+def _page_places(rows: Sequence[Row]) -> Sequence[tuple[str, str, str]]:
     """The id, thread and namespace of each checkpoint, as `Piece.after` takes them."""
-    return [(row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"]
+    return [(row[3], row[1], row[2]) for row in rows if row[0] == "checkpoint"]
 
 
 @operation("read")
@@ -168,24 +175,68 @@ def checkpoints_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Se
 
 
 def build_tuple(
-    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, rows: Sequence[TupleRow]
+    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, rows: Sequence[Row]
 ) -> CheckpointTuple | None:
     """Build the checkpoint of a reply about one checkpoint; None if it does not exist."""
-    if not rows or rows[0].kind == "write":  # Writes can be stored before their checkpoint.
+    if not rows or rows[0][0] == "write":  # Writes can be stored before their checkpoint.
         return None
-    head, others = rows[0], rows[1:]
-    one = _CheckpointRows(head, others, {})
-    if head.channels:
-        one = _CheckpointRows(head, [row for row in others if row.kind != "blob"], _by_name(others))
+    head, *others = rows
+    blobs: Blobs = {}
+    if head[_CHANNELS]:
+        others, blobs = [row for row in others if row[0] != "blob"], _by_name(others)
     try:
-        if found := one.build_ordinary(d, codec):
+        if found := _ordinary(d, codec, head, others, blobs):
             if remember:
-                remember(*head[1:4], one.known(d, codec) if head.channels else None)
+                remember(head[1], head[2], head[3], _known(d, codec, head, blobs) if blobs else None)
             return found
     except Exception:  # Any error that an object raises: reading it in the other way raises one with its location.
-        _build_any(d, codec, next_version, remember, one)
+        _build_any(d, codec, next_version, remember, _CheckpointRows(TupleRow._make(head), others, blobs))
         raise
-    return _build_any(d, codec, next_version, remember, one)
+    return _build_any(d, codec, next_version, remember, _CheckpointRows(TupleRow._make(head), others, blobs))
+
+
+def _ordinary(d: SqlDialect, codec: Values, head: Row, others: Sequence[Row], blobs: Blobs) -> CheckpointTuple | None:
+    """Build a checkpoint from bytes in clear, as nearly all are; None if there is more to do."""
+    _, thread_id, checkpoint_ns, checkpoint_id, parent_id, _, _, _, type_, document, type2, data2, channels, _ = head
+    plain: Any = codec.plain  # If bytes are missing, it raises an error.
+    if not type_ == type2 == MSGPACK or plain is None:
+        return None
+    pending: Any = []
+    for kind, _, _, _, channel, task_id, _, _, type_, data, *_ in in_order(others) if others else ():
+        if kind != "write" or type_ not in (MSGPACK, NULL):
+            return None
+        pending.append((task_id, channel, None if type_ == NULL else plain(data)))
+    checkpoint, found = plain(document), plain(data2)
+    if type(checkpoint) is not dict or type(checkpoint.get("channel_values")) is not dict:
+        return None
+    if type(found) is not dict or "thread_id" in found:
+        return None
+    if channels:
+        for channel, version in _references(d, head):
+            blob = blobs.get((channel, version))
+            if not blob or blob.type != MSGPACK or blob.path or checkpoint["channel_versions"].get(channel) != version:
+                return None
+            checkpoint["channel_values"][channel] = plain(blob.value)
+    own = config_of(thread_id, checkpoint_ns, checkpoint_id)
+    parent = config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None
+    return CheckpointTuple(own, checkpoint, found, parent, pending)  # type: ignore[arg-type]
+
+
+def _references(d: SqlDialect, head: Row) -> Iterable[tuple[str, str]]:
+    """The channel and version of each blob that belongs to a checkpoint."""
+    return zip(d.names(head[_CHANNELS]), d.names(head[_CHANNELS + 1]), strict=True)
+
+
+def _known(d: SqlDialect, codec: Values, head: Row, blobs: Blobs) -> KnownBlobs:
+    """What is known of the blobs of an ordinary checkpoint."""
+    versions = dict(_references(d, head))
+    found = {channel: blobs[channel, version].value or b"" for channel, version in versions.items()}
+    large = {
+        channel: KnownValue(versions[channel], whole=data)
+        for channel, data in found.items()
+        if codec.is_large(MSGPACK, data)
+    }
+    return KnownBlobs(versions, large)
 
 
 def _build_any(
@@ -204,92 +255,52 @@ def build_tuples(
     d: SqlDialect,
     codec: Values,
     next_version: NextVersion,
-    rows: Sequence[TupleRow],
+    rows: Sequence[Row],
     wanted: Sequence[Condition],
 ) -> list[CheckpointTuple]:
     """Build the checkpoints of a page that match, newest first. They share no objects."""
-    heads: list[TupleRow] = []
-    others: dict[tuple[str, ...], list[TupleRow]] = {}
+    heads: list[Row] = []
+    others: dict[Any, list[Row]] = {}
     for row in rows:
-        if row.kind == "checkpoint":
+        if row[0] == "checkpoint":
             heads.append(row)
         else:
-            others.setdefault(row[1:3] if row.kind == "blob" else row[1:4], []).append(row)
+            others.setdefault(row[1:3] if row[0] == "blob" else row[1:4], []).append(row)
     # Several checkpoints of a namespace may share a blob.
     blobs = {location: _by_name(found) for location, found in others.items() if len(location) == 2}
     heads.sort(key=itemgetter(3, 1, 2), reverse=True)
     tuples = []
     for head in heads:
-        one = _CheckpointRows(head, others.get(head[1:4], ()), blobs.get(head[1:3], {}))
+        one = head, others.get(head[1:4], ()), blobs.get(head[1:3], {})
         error = None
         try:
-            if found := one.build_ordinary(d, codec):
+            if found := _ordinary(d, codec, *one):
                 if not wanted or matches(found.metadata, wanted, contains=d.filter_contains):
                     tuples.append(found)
                 continue
         except Exception as raised:  # Reading it in the other way raises an error with its location, if it matches.
             error = raised
         decoder = Decoder(codec, *head[1:4])
-        metadata = decoder.metadata(head.type2, head.value2)
+        metadata = decoder.metadata(*head[10:12])
         if matches(metadata, wanted, contains=d.filter_contains):
-            tuples.append(one.build(d, decoder, next_version, metadata))
+            any_one = _CheckpointRows(TupleRow._make(head), *one[1:])
+            tuples.append(any_one.build(d, decoder, next_version, metadata))
             if error:  # It came from outside, such as a signal handler.
                 raise error
     return tuples
 
 
-def _by_name(rows: Iterable[TupleRow]) -> dict[tuple[str | None, str | None], TupleRow]:
+def _by_name(rows: Iterable[Row]) -> Blobs:
     """Return values and chunks, by channel and version (of a value) or name (of a chunk)."""
-    return {(row.name, row.key): row for row in rows if row.kind == "blob"}
+    return {(row[4], row[5]): TupleRow._make(row) for row in rows if row[0] == "blob"}
 
 
 class _CheckpointRows(NamedTuple):
     """The row of one checkpoint, its writes and sends, and the blobs of its namespace."""
 
     head: TupleRow
-    others: Sequence[TupleRow]
-    blobs: Mapping[tuple[str | None, str | None], TupleRow]
-
-    def build_ordinary(self, d: SqlDialect, codec: Values) -> CheckpointTuple | None:
-        """Build a checkpoint from bytes in clear, as nearly all are; None if there is more to do."""
-        head, writes, blobs = self
-        _, thread_id, checkpoint_ns, checkpoint_id, parent_id, *_ = head
-        plain: Any = codec.plain  # If bytes are missing, it raises an error.
-        if not head.type == head.type2 == MSGPACK or plain is None:
-            return None
-        pending: Any = []
-        for kind, _, _, _, channel, task_id, _, _, type_, data, *_ in in_order([*writes]) if writes else ():
-            if kind != "write" or type_ not in (MSGPACK, NULL):
-                return None
-            pending.append((task_id, channel, None if type_ == NULL else plain(data)))
-        checkpoint, found = plain(head.value), plain(head.value2)
-        if type(checkpoint) is not dict or type(checkpoint.get("channel_values")) is not dict:
-            return None
-        if type(found) is not dict or "thread_id" in found:
-            return None
-        for channel, version in self.references(d) if head.channels else ():
-            blob = blobs.get((channel, version))
-            if not blob or blob.type != MSGPACK or blob.path or checkpoint["channel_versions"].get(channel) != version:
-                return None
-            checkpoint["channel_values"][channel] = plain(blob.value)
-        own = config_of(thread_id, checkpoint_ns, checkpoint_id)
-        parent = config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None
-        return CheckpointTuple(own, checkpoint, found, parent, pending)  # type: ignore[arg-type]
-
-    def references(self, d: SqlDialect) -> Iterable[tuple[str, str]]:
-        """The channel and version of each blob that belongs to the checkpoint."""
-        return zip(d.names(self.head.channels), d.names(self.head.versions), strict=True)
-
-    def known(self, d: SqlDialect, codec: Values) -> KnownBlobs:
-        """What is known of the blobs of an ordinary checkpoint."""
-        versions = dict(self.references(d))
-        found = {channel: self.blobs[channel, version].value or b"" for channel, version in versions.items()}
-        large = {
-            channel: KnownValue(versions[channel], whole=data)
-            for channel, data in found.items()
-            if codec.is_large(MSGPACK, data)
-        }
-        return KnownBlobs(versions, large)
+    others: Sequence[Row]
+    blobs: Blobs
 
     def build(self, d: SqlDialect, decoder: Decoder, next_version: NextVersion, metadata: Any) -> CheckpointTuple:
         """Build the checkpoint."""
@@ -302,7 +313,7 @@ class _CheckpointRows(NamedTuple):
                 self._add_blobs(d, decoder, document)
             if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS:
                 self._add_sends(decoder, next_version, document)
-            pending = decoder.writes(in_order([row for row in others if row.kind == "write"]))
+            pending = decoder.writes(writes_of(others))
         return CheckpointTuple(
             config_of(thread_id, checkpoint_ns, checkpoint_id),
             document,
@@ -315,7 +326,11 @@ class _CheckpointRows(NamedTuple):
         """Put the values of blobs into the document."""
         blobs = self.blobs
         values, stated = document["channel_values"], document.get("channel_versions", {})
-        for channel, version in self.references(d):
+        try:
+            references = list(_references(d, self.head))
+        except (ValueError, TypeError):
+            raise decoder.corrupt("the list of blobs in the row is not a list of names", "checkpoint") from None
+        for channel, version in references:
             if stated.get(channel) != version and version_key(stated.get(channel)) != version:
                 raise decoder.corrupt(f"the row has version {version!r}, but the checkpoint names another", channel)
             blob = blobs.get((channel, version))
@@ -325,7 +340,7 @@ class _CheckpointRows(NamedTuple):
 
     def _add_sends(self, decoder: Decoder, next_version: NextVersion, document: Any) -> None:
         """Put the pending sends of a checkpoint in an old format, which are writes of its parent, into the document."""
-        if sends := in_order([row for row in self.others if row.kind == "send"]):
+        if sends := writes_of(self.others, "send"):
             document["channel_values"][TASKS] = [decoder.write(row, self.head.name) for row in sends]
             versions = document.setdefault("channel_versions", {})
             versions[TASKS] = max(versions.values()) if versions else next_version(None, None)

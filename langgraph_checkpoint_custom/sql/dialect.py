@@ -24,7 +24,6 @@ from langgraph_checkpoint_custom.model.keys import (
     CheckpointRow,
     Key,
     Page,
-    TupleRow,
     WriteRow,
     right_above,
 )
@@ -130,7 +129,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
             return self._shared.layout.latest, (thread_id, checkpoint_ns)
         return self._shared.layout.exact, (thread_id, checkpoint_ns, checkpoint_id)
 
-    def read_rows(self, key: Key, reply: Sequence[Row]) -> list[TupleRow] | None:
+    def read_rows(self, reply: Sequence[Row]) -> Sequence[Row] | None:
         """The rows of the reply to `read_form`; None if there is more of the checkpoint: on SQLite, its blobs."""
         return self.rows(reply)
 

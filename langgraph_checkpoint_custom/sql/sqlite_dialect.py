@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +24,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode  # json.loads first checks the type of its argument.
 
 _EMPTY = "[]", "[]", "[]"
-_MORE = 4  # The column of `read_form` that says whether there is more of a checkpoint.
+_FORMAT, _CHANNELS = map(TupleRow._fields.index, ("idx", "channels"))
 
 _KEY_COLUMNS = {2: ("checkpoint_ns", "checkpoint_id"), 3: ("checkpoint_ns", "channel", "version")}
 
@@ -41,6 +41,7 @@ class SqliteDialect(SqlDialect):
     one_writer = True
     negative_limit = None
     first_put_is_complete = False
+    sends_forms = True
     sent_for = MappingProxyType(
         {
             "delete_thread": (
@@ -62,11 +63,6 @@ class SqliteDialect(SqlDialect):
     def __init__(self, path: str) -> None:
         super().__init__(SharedLayout(_layout(), is_certain=True), location=path, schema="main")
 
-    @property
-    def sends_forms(self) -> bool:
-        """True: the layout is known, and nothing is sent around a form."""
-        return True
-
     def shipped(self) -> Sequence[str]:
         """The lines of `shipped.txt`."""
         return load_shipped("sqlite")
@@ -87,8 +83,9 @@ class SqliteDialect(SqlDialect):
     def put_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint that is one row, and its parameters."""
         thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id
-        lists = map(self.array, row[7:11]) if row.delta_channels or row.blob_channels else (self.array(row[7]), *_EMPTY)
-        return self._shared.layout.put, (thread_id, *row[1:7], *lists, *row[11:])
+        names = _names_text(tuple(row[7]))
+        lists = map(self.array, row[8:11]) if row.delta_channels or row.blob_channels else _EMPTY
+        return self._shared.layout.put, (thread_id, *row[1:7], names, *lists, *row[11:])
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Read the problems. No other transaction writes between this and `store_checked`."""
@@ -120,16 +117,11 @@ class SqliteDialect(SqlDialect):
         form, params = super().read_form(key)
         return form, params * (3 if key.checkpoint_id is None else 2)
 
-    def read_rows(self, key: Key, reply: Sequence[Row]) -> list[TupleRow] | None:
-        """The rows of the reply, whose own first column is the id of the checkpoint, or NULL for a write."""
-        if reply and reply[0][0] is not None and reply[0][_MORE]:
+    def read_rows(self, reply: Sequence[Row]) -> Sequence[Row] | None:
+        """The rows of the reply; None if the checkpoint has blobs, or may have sends of its parent."""
+        if reply and (reply[0][_CHANNELS] or (reply[0][0] == "checkpoint" and reply[0][_FORMAT] < FORMAT_WITH_SENDS)):
             return None
-        thread_id, checkpoint_ns, _ = key
-        make = tuple.__new__  # As `_make` does it.
-        return [
-            make(TupleRow, ("write" if row[0] is None else "checkpoint", thread_id, checkpoint_ns, *row, None, None))
-            for row in reply
-        ]
+        return self.rows(reply)
 
     def select_rest(self, rows: Sequence[Row]) -> RoundTrip | None:
         """Read the chunks of blobs, and the sends of checkpoints in an old format; None if there are none."""
@@ -171,6 +163,11 @@ class SqliteDialect(SqlDialect):
         if claim:
             statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))
         return self._send(*statements)
+
+
+@lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
+def _names_text(names: tuple[str, ...]) -> str:
+    return SqliteDialect.array(names)
 
 
 @cache

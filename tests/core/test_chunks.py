@@ -237,7 +237,7 @@ def test_the_cache_forgets_the_oldest_checkpoints_and_the_parent() -> None:
     for key in keys:
         recent.remember(key, None, known)
     assert [recent.of(key, None) for key in keys] == [None] * 5 + [known] * 4
-    recent.remember(Key("thread", "", "9"), None, known, keys[8])
+    recent.remember(Key("thread", "", "9"), None, known, "8")
     assert [recent.of(key, None) for key in keys] == [None] * 5 + [known] * 3 + [None]
     recent.remember(keys[8], None, known)
     assert recent.of(keys[8], EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef").cipher) is None
