@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-# `same` is our saver with the setting of the official saver, if that is not our default; `straight` is in straight.py.
+# `same` is our saver with the setting of the official saver, if that is not our default. `straight` is the simplest
+# program that does the work: straight.py has that of an ordinary call, cases/puts.py that of a chat.
 Role = Literal["ours", "same", "official", "straight", "floor", "serde"]
 Lap = Callable[[int], Awaitable[Any]]
 

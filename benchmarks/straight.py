@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +49,12 @@ FOUND = "checkpoint_id, parent_id, checkpoint_type, checkpoint, metadata_type, m
 OF_THREAD = "WHERE thread_id = %s AND checkpoint_ns = %s AND NOT hidden"
 NEWEST = f"SELECT {FOUND} FROM {{schema}}checkpoints {OF_THREAD} ORDER BY checkpoint_id DESC LIMIT 1"
 BY_ID = f"SELECT {FOUND} FROM {{schema}}checkpoints {OF_THREAD} AND checkpoint_id = %s"
+LIST = f"SELECT {FOUND} FROM {{schema}}checkpoints {OF_THREAD} ORDER BY checkpoint_id DESC LIMIT %s"
 ITS_WRITES = f"SELECT task_path, task_id, idx, channel, type, value FROM writes WHERE ({KEY}) = (?, ?, ?)"
-# On PostgreSQL, the checkpoint and its writes are read in one round trip, the checkpoint first.
+# On PostgreSQL, the checkpoints and their writes are read in one round trip, the checkpoints first.
 TOGETHER = (
-    "WITH found AS MATERIALIZED ({read}) SELECT *, NULL::int FROM found UNION ALL "
-    "SELECT w.task_path, w.task_id, w.type, w.value, w.channel, NULL, w.idx FROM found "
+    "WITH found AS MATERIALIZED ({read}) SELECT *, NULL::int, NULL::text FROM found UNION ALL "
+    "SELECT w.task_path, w.task_id, w.type, w.value, w.channel, NULL, w.idx, w.checkpoint_id FROM found "
     "JOIN {schema}writes w ON w.thread_id = %s AND w.checkpoint_ns = %s AND w.checkpoint_id = found.checkpoint_id"
 )
 
@@ -115,7 +118,7 @@ class Straight(BaseCheckpointSaver[Any]):
 class StraightSqlite(Straight):
     """One connection and one lock; async calls run on one OS thread."""
 
-    put_row, writes, newest, by_id = map(_for_sqlite, (PUT, WRITES, NEWEST, BY_ID))
+    put_row, writes, newest, by_id, listed = map(_for_sqlite, (PUT, WRITES, NEWEST, BY_ID, LIST))
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -149,6 +152,16 @@ class StraightSqlite(Straight):
             execute("COMMIT")
         return self._tuple(config, row, writes) if row else None
 
+    def list(self, config: Any, *, limit: int | None = None, **_others: Any) -> Iterator[CheckpointTuple]:
+        thread_id, checkpoint_ns, _ = key_of(config)
+        execute = self._connection.execute
+        with self._lock:
+            execute("BEGIN")
+            rows = execute(self.listed, (thread_id, checkpoint_ns, -1 if limit is None else limit)).fetchall()
+            writes = [execute(ITS_WRITES, (thread_id, checkpoint_ns, row[0])).fetchall() for row in rows]
+            execute("COMMIT")
+        return map(self._tuple, repeat(config), rows, writes)
+
     async def aput(self, *call: Any) -> RunnableConfig:
         return await asyncio.get_running_loop().run_in_executor(self._worker, self.put, *call)
 
@@ -157,6 +170,13 @@ class StraightSqlite(Straight):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await asyncio.get_running_loop().run_in_executor(self._worker, self.get_tuple, config)
+
+    async def alist(self, config: Any, *, limit: int | None = None, **_others: Any) -> AsyncIterator[CheckpointTuple]:
+        def listed() -> Sequence[CheckpointTuple]:
+            return [*self.list(config, limit=limit)]
+
+        for found in await asyncio.get_running_loop().run_in_executor(self._worker, listed):
+            yield found
 
     def close(self) -> None:
         """Close the connection."""
@@ -168,9 +188,9 @@ class StraightPostgres(Straight):
     """A pool, its cursors, and their prepared statements; `pool` is of the api that is used."""
 
     put_row, writes = map(_for_postgres, (PUT, WRITES))
-    newest, by_id = (
+    newest, by_id, listed = (
         TOGETHER.format(read=read.format(schema="langgraph_checkpoint."), schema="langgraph_checkpoint.")
-        for read in (NEWEST, BY_ID)
+        for read in (NEWEST, BY_ID, LIST)
     )
 
     def __init__(self, pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> None:
@@ -219,6 +239,29 @@ class StraightPostgres(Straight):
     def _decoded(self, config: RunnableConfig, rows: Sequence[Sequence[Any]]) -> CheckpointTuple | None:
         if not rows:
             return None
-        (*row, _), *writes = rows
-        ordered = [(path, task, idx, channel, kind, data) for path, task, kind, data, channel, _, idx in writes]
+        (*row, _, _), *writes = rows
+        ordered = [(path, task, idx, channel, kind, data) for path, task, kind, data, channel, _, idx, _ in writes]
         return self._tuple(config, row, ordered)
+
+    def list(self, config: Any, *, limit: int | None = None, **_others: Any) -> Iterator[CheckpointTuple]:
+        with self._pool.connection() as connection:
+            rows = connection.cursor(binary=True).execute(*self._page(config, limit)).fetchall()
+        return self._decoded_all(config, rows)
+
+    async def alist(self, config: Any, *, limit: int | None = None, **_others: Any) -> AsyncIterator[CheckpointTuple]:
+        async with self._pool.connection() as connection:
+            cursor = await connection.cursor(binary=True).execute(*self._page(config, limit))
+            rows = await cursor.fetchall()
+        for found in self._decoded_all(config, rows):
+            yield found
+
+    def _page(self, config: RunnableConfig, limit: int | None) -> tuple[str, Sequence[Any]]:
+        thread_id, checkpoint_ns, _ = key_of(config)
+        return self.listed, (thread_id, checkpoint_ns, limit, thread_id, checkpoint_ns)
+
+    def _decoded_all(self, config: RunnableConfig, rows: Sequence[Sequence[Any]]) -> Iterator[CheckpointTuple]:
+        writes: defaultdict[str, list[Any]] = defaultdict(list)
+        for path, task, kind, data, channel, _, idx, checkpoint_id in rows:
+            if idx is not None:
+                writes[checkpoint_id].append((path, task, idx, channel, kind, data))
+        return (self._tuple(config, row[:6], writes[row[0]]) for row in rows if row[6] is None)

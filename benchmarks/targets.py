@@ -89,7 +89,7 @@ WON = [
 TARGETS = [*ORDINARY, *WON]
 
 
-# A target that the straight line misses as well is changed to its ratio and a tenth.
+# A target that the simplest program misses as well, of the role `straight`, is changed to its ratio and a tenth.
 A_TENTH = 1.1
 
 
@@ -99,7 +99,7 @@ class Verdict(NamedTuple):
     Attributes:
         target: The target.
         reached: The ratio of ours; None if a contestant failed.
-        straight: The ratio of the straight line to the official savers, if it took part in a race against them.
+        straight: The ratio of the simplest program to the official savers, if one took part in a race against them.
     """
 
     target: Target
@@ -108,7 +108,7 @@ class Verdict(NamedTuple):
 
     @property
     def is_changed(self) -> bool:
-        """Whether both ours and the straight line miss the target."""
+        """Whether both ours and the simplest program miss the target."""
         ratios = self.reached, self.straight
         return all(ratio is not None and ratio > self.target.limit for ratio in ratios)
 
@@ -141,4 +141,4 @@ def count(found: Sequence[Verdict]) -> str:
     """How many targets are met."""
     met = [verdict for verdict in found if verdict.met]
     changed = sum(verdict.is_changed for verdict in met)
-    return f"{len(met)} of {len(found)} targets met, {changed} of them changed by the straight line"
+    return f"{len(met)} of {len(found)} targets met, {changed} of them changed by the simplest program"

@@ -44,6 +44,7 @@ class Arena:
         *,
         straight: bool = False,
         before: Callable[[Contestant], Lap] | None = None,
+        more: Sequence[Entry] = (),
         laps: int,
         seconds: float = 1e9,
         warm: int = WARM,
@@ -51,13 +52,14 @@ class Arena:
     ) -> list[Figures]:
         """Race savers and, with the same lap, both floors; a quick run ends a race after half a second.
 
-        With `straight`, the straight line takes part, which can only do what is ordinary. Each saver first does the lap
-        of `before`, which is not measured.
+        With `straight`, the straight line takes part, which can only do what is ordinary; `more` are others. Each saver
+        first does the lap of `before`, which is not measured.
         """
         entries = [
             Entry(saver.name, saver.role, self.lap_of(saver, savers), before(saver) if before else None)
             for saver in self.savers(straight)
         ]
+        entries += more
         if floors:
             entries += [
                 Entry("floor", "floor", floors(self.entrants.floor)),
@@ -114,8 +116,9 @@ class Arena:
             async with self.location.fillers() as fillers:
                 for filler in fillers:
                     await do(filler, thread_id, found)
-        if straight:
-            for saver in self.entrants.straight:  # Once for each API, which changes nothing.
+        if straight and not self.location.filled.get(f"{thread_id}, straight"):
+            self.location.filled[f"{thread_id}, straight"] = True
+            for saver in self.entrants.straight:
                 await do(saver, thread_id, found)
         return found
 

@@ -83,7 +83,7 @@ async def concurrent(arena: Arena, name: str, *, number: int, delay: float = 0) 
         server, location = arena.location.server, arena.location
         urls = {
             whose: stack.enter_context(delayed(server.of(location.name(whose)), delay))
-            for whose in ("ours", "official", "floor")
+            for whose in ("ours", "official", "floor", "straight")
         }
         async with contestants(location, arena.api, through=urls) as far:
             await measure(arena, name, far, number, delay)

@@ -103,7 +103,7 @@ async def superstep(arena: Arena, name: str, *, durability: Durability, schema: 
         return lap
 
     memory = Contestant("memory", "floor", arena.api, InMemorySaver())
-    savers = arena.savers(straight=schema is State)
+    savers = arena.savers(straight=True)
     entries = [Entry(saver.name, saver.role, lap_of(saver)) for saver in (*savers, memory)]
     *figures, floor = await race(entries, laps=arena.size(20, 12), seconds=1.6 if arena.quick else 6, warm=2)
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 from itertools import islice
+
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from benchmarks.cases import Arena, case, do
 from benchmarks.contestants import Contestant
 from benchmarks.floors import Floor
-from benchmarks.measuring import WARM, Figures, Lap
+from benchmarks.measuring import WARM, Entry, Figures, Lap
 from benchmarks.states import Script, State, chat, files, small, wide, wide_text
+from langgraph_checkpoint_custom.encoding.values import Values
+
+grown: State = partial(chat, 0)
 
 
 async def put(
@@ -29,7 +35,19 @@ async def put(
         thread = arena.thread(name, "floor")
         return lambda number: floor.store(thread, puts[number + 1].checkpoint["id"], puts[number + 1].least)
 
-    figures = await arena.race(savers, floors, laps=laps, seconds=60, straight=straight)
+    codec = Values(JsonPlusSerializer(), on_inexact="store")
+
+    def encoded(number: int) -> Awaitable[None]:
+        put = puts[number + 1]
+
+        async def encode_and_store() -> None:
+            codec.encode(put.checkpoint)
+            await arena.entrants.floor.store(arena.thread(name, "encoding"), put.checkpoint["id"], put.least)
+
+        return encode_and_store()
+
+    chats = [Entry("all encoded, what is new stored", "straight", encoded)] if state is grown else []
+    figures = await arena.race(savers, floors, laps=laps, seconds=60, straight=straight, more=chats)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         last = puts[len(each.samples) + WARM]
@@ -79,11 +97,11 @@ CASES = [
     case("put small", partial(put, state=small, laps=300, quick=60)),
     case(
         "put chat to 200 messages",
-        partial(put, state=partial(chat, 0), quick_state=partial(chat, 70), laps=100 - WARM, quick=20),
+        partial(put, state=grown, quick_state=partial(chat, 70), laps=100 - WARM, quick=20),
     ),
     case(
         "put chat to 1,000 messages",
-        partial(put, state=partial(chat, 0), quick_state=partial(chat, 470), laps=500 - WARM, quick=20),
+        partial(put, state=grown, quick_state=partial(chat, 470), laps=500 - WARM, quick=20),
     ),
     case("put wide, dicts", partial(put, state=wide, laps=60, quick=10)),
     case("put wide, text", partial(put, state=wide_text, laps=60, quick=10)),

@@ -103,7 +103,8 @@ def _long(arena: Arena) -> list[Put]:
 
 async def list_some(arena: Arena, name: str, *, limit: int | None, filter: dict[str, Any] | None = None) -> None:
     """List checkpoints of a long thread without holding any."""
-    calls = await arena.fill(LONG, lambda: _long(arena))
+    straight = not filter
+    calls = await arena.fill(LONG, lambda: _long(arena), straight=straight)
     expected = sum(not filter or call.metadata["source"] == filter["source"] for call in calls)
     expected = min(expected, limit or expected)
     thread = arena.thread(name, "floor")
@@ -119,7 +120,12 @@ async def list_some(arena: Arena, name: str, *, limit: int | None, filter: dict[
 
     many = expected > 50
     figures = await arena.race(
-        savers, floors, laps=arena.size(20 if many else 60, 5 if many else 20), seconds=3, warm=1 if many else 6
+        savers,
+        floors,
+        straight=straight,
+        laps=arena.size(20 if many else 60, 5 if many else 20),
+        seconds=3,
+        warm=1 if many else 6,
     )
 
     async def checks(saver: Contestant, each: Figures) -> None:
