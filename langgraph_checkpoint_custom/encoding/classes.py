@@ -38,7 +38,7 @@ from types import (
     ModuleType,
 )
 from typing import Any, NamedTuple, get_origin
-from uuid import UUID, SafeUUID
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pydantic
@@ -109,7 +109,7 @@ def _kind(
     return Kind(code, module, name, payload, parts or (lambda o, _: (payload(o),)), **more)
 
 
-def kind_of(obj: Any, cls: type) -> Kind | None:
+def kind_of(obj: Any, cls: Any) -> Kind | None:
     """Find out how objects of a class are stored; after the leaves, the checks have LangGraph's order."""
     if leaf := leaf_of(cls):
         parts = (lambda o, _: (leaf.parts(o), leaf.method)) if leaf.method else None
@@ -129,52 +129,24 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
     if (
         issubclass(cls, (tuple, dict, list, str, bytes, int, float))
         and not issubclass(cls, Enum)
-        and not hasattr(cls, "_asdict")
+        and not is_named_tuple(cls)
     ):
         return _kind_of_container(cls)
     if issubclass(cls, pydantic.BaseModel):
         return of_fields(PYDANTIC_2, lambda o: o.model_dump(), _parts_of_model(cls))
-    if callable(getattr(cls, "model_dump", None)):
-        return kind(PYDANTIC_2, lambda o: o.model_dump())
     if is_secret(cls):
         return kind(SINGLE, lambda o: o.get_secret_value(), secret=True)
-    if callable(getattr(cls, "dict", None)):
-        if hasattr(cls, "__fields__") and hasattr(cls, "__private_attributes__"):
-            return of_fields(PYDANTIC_1, lambda o: o.dict(), _parts_of_old_model(cls))
-        return kind(PYDANTIC_1, lambda o: o.dict())
-    if callable(getattr(cls, "_asdict", None)):
-        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-            return of_fields(KEYWORDS, lambda o: dict(o._asdict()), _parts_of_named_tuple(cls))
-        return kind(KEYWORDS, lambda o: dict(o._asdict()))
-    if issubclass(cls, pathlib.Path):
-        return kind(POSITIONAL, lambda o: list(o.parts))
+    if hasattr(cls, "__fields__") and hasattr(cls, "__private_attributes__"):
+        return of_fields(PYDANTIC_1, lambda o: o.dict(), _parts_of_old_model(cls))
+    if is_named_tuple(cls):
+        return of_fields(KEYWORDS, lambda o: dict(o._asdict()), _parts_of_fields(cls, cls._fields))
     if issubclass(cls, re.Pattern):
         return _kind(POSITIONAL, "re", "compile", lambda o: [o.pattern, o.flags])
-    if issubclass(cls, UUID):
-        return kind(SINGLE, lambda o: o.hex, _parts_of_uuid)
-    if issubclass(cls, (Decimal, *_ADDRESSES)):
-        return kind(SINGLE, str)
-    if issubclass(cls, deque):
-        return kind(SINGLE, list, _parts_of_deque)
-    if issubclass(cls, (set, frozenset)):
-        return kind(SINGLE, list)
-    if issubclass(cls, datetime):
-        if (*full_name, "fromisoformat") not in SAFE_METHODS:
-            lost = "only its text; store a datetime.datetime"
-        return kind(METHOD, lambda o: o.isoformat(), _parts_of_datetime)
-    if issubclass(cls, timedelta):
-        return kind(POSITIONAL, lambda o: [o.days, o.seconds, o.microseconds])
-    if issubclass(cls, date):
-        return kind(POSITIONAL, lambda o: [o.year, o.month, o.day])
-    if issubclass(cls, time):
-        names = ["hour", "minute", "second", "microsecond", "tzinfo", "fold"]
-        return kind(KEYWORDS, lambda o: {name: getattr(o, name) for name in names})
-    if issubclass(cls, timezone):
-        return kind(POSITIONAL, lambda o: list(o.__getinitargs__()))
-    if issubclass(cls, ZoneInfo):
-        return kind(SINGLE, _key_of_zone)
-    if issubclass(cls, Enum):
-        return kind(SINGLE, lambda o: o.value, _parts_of_enum)
+    if issubclass(cls, datetime) and (*full_name, "fromisoformat") not in SAFE_METHODS:
+        lost = "only its text; store a datetime.datetime"
+    for base, code, content, more in _FORMS:
+        if issubclass(cls, base):
+            return kind(code, content, more)
     if isinstance(obj, SendProtocol):
         return kind(POSITIONAL, _of_send)
     if dataclasses.is_dataclass(cls):
@@ -183,7 +155,10 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
         def payload(o: Any) -> Any:
             return {name: getattr(o, name) for name in names}
 
-        return of_fields(KEYWORDS, payload, _parts_of_dataclass(cls)) if _is_bare(cls) else kind(KEYWORDS, payload)
+        if not _is_bare(cls):
+            return kind(KEYWORDS, payload)
+        slots = [name for name in _slots_of(cls) if name not in names]
+        return of_fields(KEYWORDS, payload, _parts_of_fields(cls, names, slots))
     if issubclass(cls, Item):
         return kind(KEYWORDS, lambda o: {name: getattr(o, name) for name in Item.__slots__})
     numpy = sys.modules.get("numpy")
@@ -193,7 +168,8 @@ def kind_of(obj: Any, cls: type) -> Kind | None:
     if is_struct(cls) or is_plain(cls):
         if lost:  # LangGraph has no form for it either.
             raise UnstorableValue(f"a {cls.__module__}.{cls.__qualname__} cannot be restored: {lost}")
-        return of_fields(KEYWORDS, vars, _parts_of_struct if is_struct(cls) else _parts_of_plain(cls))
+        of_class = _parts_of_fields(cls, cls.__struct_fields__) if is_struct(cls) else _parts_of_plain(cls)
+        return of_fields(KEYWORDS, vars, of_class)
     return None
 
 
@@ -291,10 +267,6 @@ def _parts_of_defaultdict(o: defaultdict[Any, Any], storable: Storable) -> Seque
     return dict(o), None, {"factory": storable(defaultdict, {"default_factory": factory}).get("default_factory")}
 
 
-def _parts_of_uuid(o: UUID, _: Storable) -> Sequence[Any]:
-    return (o.hex,) if o.is_safe is SafeUUID.unknown else (o.hex, None, {"is_safe": o.is_safe.value})
-
-
 def _parts_of_deque(o: deque[Any], _: Storable) -> Sequence[Any]:
     return (list(o),) if o.maxlen is None else (list(o), None, {"maxlen": o.maxlen})
 
@@ -321,6 +293,24 @@ def _key_of_zone(zone: ZoneInfo) -> str:
 def _of_send(send: Any) -> list[Any]:
     timeout = getattr(send, "timeout", None)
     return [send.node, send.arg] if timeout is None else [send.node, send.arg, timeout]
+
+
+_TIME = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")
+# How LangGraph stores objects of these classes and their subclasses: the code, the payload, and what else is stored.
+_FORMS: Sequence[tuple[Any, int, Callable[[Any], Any], Parts | None]] = (
+    (pathlib.Path, POSITIONAL, lambda o: list(o.parts), None),
+    (UUID, SINGLE, lambda o: o.hex, None),
+    ((Decimal, *_ADDRESSES), SINGLE, str, None),
+    (deque, SINGLE, list, _parts_of_deque),
+    ((set, frozenset), SINGLE, list, None),
+    (datetime, METHOD, lambda o: o.isoformat(), _parts_of_datetime),
+    (timedelta, POSITIONAL, lambda o: [o.days, o.seconds, o.microseconds], None),
+    (date, POSITIONAL, lambda o: [o.year, o.month, o.day], None),
+    (time, KEYWORDS, lambda o: {name: getattr(o, name) for name in _TIME}, None),
+    (timezone, POSITIONAL, lambda o: list(o.__getinitargs__()), None),
+    (ZoneInfo, SINGLE, _key_of_zone, None),
+    (Enum, SINGLE, lambda o: o.value, _parts_of_enum),
+)
 
 
 # Classes whose fields are stored as they are
@@ -374,27 +364,26 @@ def _parts_of_old_model(cls: Any) -> Parts:
     return parts
 
 
-def _parts_of_dataclass(cls: Any) -> Parts:
-    known = [field.name for field in dataclasses.fields(cls)]
-    slots = [name for name in _slots_of(cls) if name not in known]
+def _parts_of_fields(cls: Any, known: Sequence[str], slots: Sequence[str] = ()) -> Parts:
+    """For a dataclass, a named tuple or a `Struct` of msgspec, by the names of its fields; `slots` are no fields."""
 
     def parts(o: Any, storable: Storable) -> Sequence[Any]:
         fields = {name: getattr(o, name) for name in known if hasattr(o, name)}
-        if len(fields) == len(known) and len(getattr(o, "__dict__", ())) <= len(fields) and not slots:
+        if len(fields) == len(known) and not slots and getattr(o, "__dict__", fields).keys() <= fields.keys():
             return fields, None
         return _with_state(cls, fields, None, _further_state(o, fields, known, slots), storable)
 
     return parts
 
 
+def is_named_tuple(cls: Any) -> bool:
+    """Whether something is the class of a named tuple."""
+    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
 def is_struct(cls: type) -> bool:
     """Whether a class is a `Struct` of msgspec."""
     return hasattr(cls, "__struct_fields__")
-
-
-def _parts_of_struct(o: Any, storable: Storable) -> Sequence[Any]:
-    fields = {name: getattr(o, name) for name in o.__struct_fields__}
-    return _with_state(type(o), fields, None, _further_state(o, fields, fields), storable)
 
 
 def _parts_of_plain(cls: Any) -> Parts:
@@ -448,16 +437,8 @@ def _is_live(cls: type) -> bool:
     return any(base.__module__.partition(".")[0] in _LIVE for base in cls.__mro__)
 
 
-def _slots_of(cls: type) -> list[str]:
+def _slots_of(cls: Any) -> list[str]:
     return [name for base in cls.__mro__ for name in vars(base) if _is_slot(vars(base)[name])]
-
-
-def _parts_of_named_tuple(cls: Any) -> Parts:
-    def parts(o: Any, storable: Storable) -> Sequence[Any]:
-        fields = dict(zip(cls._fields, o, strict=True))
-        return _with_state(cls, fields, None, _further_state(o, fields, cls._fields), storable)
-
-    return parts
 
 
 # State that may be left out if it cannot be stored; the constructor then restores the object.
@@ -518,7 +499,7 @@ def _given(names: Set[str], fields: Mapping[str, Any]) -> list[str] | None:
     return None if names == fields.keys() else sorted(names)
 
 
-def _is_bare(cls: type) -> bool:
+def _is_bare(cls: Any) -> bool:
     """Whether `object.__new__` can create an instance; it cannot for an exception, for example."""
     try:
         object.__new__(cls)

@@ -18,11 +18,10 @@ from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from uuid import SafeUUID
 
 import pydantic
 
-from langgraph_checkpoint_custom.encoding.classes import FACTORIES, is_attribute, is_plain, is_struct
+from langgraph_checkpoint_custom.encoding.classes import FACTORIES, is_attribute, is_named_tuple, is_plain, is_struct
 from langgraph_checkpoint_custom.encoding.extensions import (
     KEYWORDS,
     METHOD,
@@ -107,10 +106,6 @@ def make(code: int, target: Any, stored: Any, method: Any = "", state: Any = Non
         return defaultdict(FACTORIES[factory] if type(factory) is str else factory, stored)
     if state and "member" in state:
         return _member(target, stored, state["member"])
-    if state and "is_safe" in state:
-        restored = target(stored)
-        _set(restored, "is_safe", SafeUUID(state["is_safe"]))
-        return restored
     return target(stored, maxlen=state["maxlen"]) if state else _single(target, stored)
 
 
@@ -142,10 +137,9 @@ def _with_others(restored: Any, state: Mapping[str, Any]) -> Any:
 
 
 def _with_fields(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
-    if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
+    if is_named_tuple(target):
         defaults = getattr(target, "_field_defaults", {})
-        fields: tuple[str, ...] = target._fields  # pyright: ignore[reportAttributeAccessIssue]
-        names = dict.fromkeys(fields)
+        names = dict.fromkeys(target._fields)
         values = _complete(target, stored, state, names, lambda name, _: defaults.get(name, _NONE))
         return _with_others(tuple.__new__(target, [values[name] for name in names]), state)
     if isinstance(target, type) and is_struct(target):

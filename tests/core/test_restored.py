@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import Enum, Flag
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
-from uuid import UUID, SafeUUID
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -373,7 +373,7 @@ OBJECTS: dict[str, Any] = {
         Send("node", {"pair": (1, 2)}),
         Command(update={"a": (1,)}, goto=("b",)),
     ],
-    "UUIDs": [UUID(int=1), UUID(int=1, is_safe=SafeUUID.safe), Location({UUID(int=1, is_safe=SafeUUID.unsafe): 1})],
+    "UUIDs": [UUID(int=1), Location({UUID(int=1): 1})],
     "deque": deque([1, 2, 3], maxlen=3),
     "sets in objects": Location({(1, (2,)), frozenset({3})}),
     "half characters": [
