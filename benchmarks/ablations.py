@@ -178,7 +178,7 @@ ABLATIONS = [
         BOTH,
         "sync",
         puts(lambda: chat(196)),
-        patches={"encoding.encode.exceeds": lambda values, limit: False},
+        patches={"encoding.encode._exceeds": lambda values, limit: False},
     ),
     Ablation(
         "compression: chat of 100 messages",

@@ -27,7 +27,7 @@ class _Entry(NamedTuple):
     size: int
 
 
-class Recent:
+class BlobCache:
     """Blobs by checkpoint, the oldest ones are dropped first; all copies of a saver share it.
 
     Args:

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from langgraph_checkpoint_custom.encoding.apart import Apart
-from langgraph_checkpoint_custom.encoding.rows import Encoded
+from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import (
     Driver,
     Form,
@@ -161,7 +160,7 @@ def _location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
     """Return the thread and the namespace that an operation is about."""
     arguments: Mapping[str, Any] = op.arguments()
     for what in arguments.values():
-        if isinstance(what, (Encoded, Apart)):
+        if isinstance(what, Encoded):
             return what.row.thread_id, what.row.checkpoint_ns
         if isinstance(what, (CheckpointRow, Key, Page)):
             return what.thread_id, what.checkpoint_ns

@@ -14,7 +14,7 @@ import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -28,12 +28,13 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langgraph_checkpoint_custom.backend import Backend
+from langgraph_checkpoint_custom.blob_cache import BlobCache
 from langgraph_checkpoint_custom.encoding.allowlist import Allowed, strict_serde
-from langgraph_checkpoint_custom.encoding.apart import Apart
 from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_writes
+from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
-from langgraph_checkpoint_custom.encoding.rows import Encoded, run_of
+from langgraph_checkpoint_custom.encoding.rows import run_of
 from langgraph_checkpoint_custom.encoding.serde import OnInexact, OnLoad, OnUnreadable
 from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
 from langgraph_checkpoint_custom.engine.operation import (
@@ -83,7 +84,6 @@ from langgraph_checkpoint_custom.operations.read import (
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
 from langgraph_checkpoint_custom.pairs import awaited, shared_docstrings
-from langgraph_checkpoint_custom.recent import Recent
 from langgraph_checkpoint_custom.retention import Operations, Retention, Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.threads import ThreadMethods
@@ -195,7 +195,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         self._driver: Driver = driver
         if on_operation:
             self._driver = cast("Driver", ObservedDriver(driver, dialect.system, on_operation))
-        self._recent = Recent(chunk_cache_bytes)
+        self._blob_cache = BlobCache(chunk_cache_bytes)
         self._earlier = ciphers_of(previous_serdes)
         self._clear = (*PLAINTEXT_METADATA, *plaintext_metadata)
         self._excluded = tuple(exclude_metadata)
@@ -250,19 +250,20 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         encoded = self._encode(config, checkpoint, metadata, new_versions)
         dialect = self._dialect
         if (
-            type(encoded) is CheckpointRow
+            type(encoded) is Encoded
+            and not (encoded.large or encoded.references or encoded.claim)
             and self._concurrent_writers == "allow"
             and dialect.sends_forms
-            and (encoded.parent_id or encoded.checkpoint_ns or dialect.first_put_is_complete)
+            and (encoded.row.parent_id or encoded.row.checkpoint_ns or dialect.first_put_is_complete)
         ):
-            self._driver.send(*dialect.put_form(encoded))
-            return self._remember_stored(encoded)
-        if self._is_one_statement(encoded) and self._driver.send(*self._dialect.put_on_parent_form(encoded.row)):
-            return self._remember_stored(encoded.row)
+            if not encoded.replayed:
+                self._driver.send(*dialect.put_form(encoded.row))
+                return self._remember_stored(encoded)
+            if self._driver.send(*dialect.put_on_parent_form(encoded.row)):
+                return self._remember_stored(encoded)
         if isinstance(encoded, Offload):
             encoded = encoded.work()
-        stored = self._driver.run(self._put(encoded))
-        return self._remember_stored(stored.row, stored.known)
+        return self._remember_stored(self._driver.run(self._put(encoded)))
 
     async def aput(
         self,
@@ -275,19 +276,20 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         encoded = self._encode(config, checkpoint, metadata, new_versions)
         dialect = self._dialect
         if (
-            type(encoded) is CheckpointRow
+            type(encoded) is Encoded
+            and not (encoded.large or encoded.references or encoded.claim)
             and self._concurrent_writers == "allow"
             and dialect.sends_forms
-            and (encoded.parent_id or encoded.checkpoint_ns or dialect.first_put_is_complete)
+            and (encoded.row.parent_id or encoded.row.checkpoint_ns or dialect.first_put_is_complete)
         ):
-            await self._driver.asend(*dialect.put_form(encoded))
-            return self._remember_stored(encoded)
-        if self._is_one_statement(encoded) and await self._driver.asend(*self._dialect.put_on_parent_form(encoded.row)):
-            return self._remember_stored(encoded.row)
+            if not encoded.replayed:
+                await self._driver.asend(*dialect.put_form(encoded.row))
+                return self._remember_stored(encoded)
+            if await self._driver.asend(*dialect.put_on_parent_form(encoded.row)):
+                return self._remember_stored(encoded)
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
-        stored = await self._driver.arun(self._put(encoded))
-        return self._remember_stored(stored.row, stored.known)
+        return self._remember_stored(await self._driver.arun(self._put(encoded)))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -585,28 +587,22 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> CheckpointRow | Encoded | Apart | Offload:
+    ) -> Encoded | Offload:
         codec, key = self._codec, own_key_of(config)
-        before = self._recent.of(self._stored_key(key), codec.cipher) if self._recent.entries else None
+        before = self._blob_cache.of(self._stored_key(key), codec.cipher) if self._blob_cache.entries else None
         return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
 
     def _build(self, rows: Sequence[Row]) -> CheckpointTuple | None:
         """Build the checkpoint that a driver has read."""
         return build_tuple(self._dialect, self._codec, self.get_next_version, self._remember, rows)
 
-    def _put(self, encoded: CheckpointRow | Encoded | Apart) -> Operation[Encoded]:
-        row = encoded if isinstance(encoded, CheckpointRow) else encoded.row
-        return put(self._dialect, encoded, only_newest=self._must_be_newest(row))
+    def _put(self, encoded: Encoded) -> Operation[Encoded]:
+        return put(self._dialect, encoded, only_newest=self._must_be_newest(encoded.row))
 
-    def _is_one_statement(self, encoded: object) -> TypeGuard[Encoded]:
-        """Whether one statement can store a checkpoint that needs its parent for a `DeltaChannel`."""
-        one_row = isinstance(encoded, Encoded) and encoded.is_one_row and bool(encoded.replayed)
-        return one_row and self._concurrent_writers == "allow" and self._dialect.sends_forms
-
-    def _remember_stored(self, row: CheckpointRow, known: KnownBlobs | None = None) -> RunnableConfig:
+    def _remember_stored(self, encoded: Encoded) -> RunnableConfig:
         """Remember the blobs of a stored checkpoint; return the config that names it."""
-        thread_id, checkpoint_ns, checkpoint_id, parent_id = row[:4]
-        self._remember(thread_id, checkpoint_ns, checkpoint_id, known, parent_id)
+        thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
+        self._remember(thread_id, checkpoint_ns, checkpoint_id, encoded.known, parent_id)
         return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _remember(
@@ -618,9 +614,9 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         parent_id: str | None = None,
     ) -> None:
         """Remember the blobs of a checkpoint that was stored or read; None means that it has none."""
-        if known or self._recent.entries:
+        if known or self._blob_cache.entries:
             here = Key(self._dialect.stored_thread(thread_id), checkpoint_ns, checkpoint_id)
-            self._recent.remember(here, self._codec.cipher, known, parent_id)
+            self._blob_cache.remember(here, self._codec.cipher, known, parent_id)
 
     def _stored_key(self, key: Key) -> Key:
         stored = self._dialect.stored_thread(key.thread_id)

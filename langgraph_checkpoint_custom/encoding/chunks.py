@@ -5,7 +5,7 @@ Must not know: SQL, connections, encryption, the objects that a value is made of
 A value is cut by its bytes in msgpack. The chunks of the previous version are searched in the bytes of the new one, in
 their order. What is found is named again, and what lies between becomes new chunks. So it does not matter where a
 value changes: at the end, at the head or in the middle, at the top or inside. A chunk ends where a token of msgpack
-ends, so that its classes can be found without the other chunks.
+ends, so that its classes can be found without the other chunks; not so next to a text that has the bytes of a chunk.
 
 Each version that appends elements adds a small chunk. Small chunks that follow one another are stored again as one
 when they have the size of a chunk together, or are too many. So most bytes are stored twice, and the list of names in
@@ -22,7 +22,7 @@ searched in the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from secrets import token_urlsafe
@@ -106,16 +106,12 @@ class KnownBlobs(NamedTuple):
         """The bytes that it keeps in memory."""
         return NAME * len(self.versions) + sum([value.memory for value in self.large.values()])
 
-    def without(self, channels: Collection[str]) -> KnownBlobs:
-        """The same without what is known of the large values of these channels, because they were deleted."""
-        return self._replace(large={channel: value for channel, value in self.large.items() if channel not in channels})
-
 
 NO_BLOBS = KnownBlobs({}, {})
 
 
-class Cut(NamedTuple):
-    """A value that was cut into chunks: all of them, the new ones, and the bytes of the version's own row."""
+class ChunkedValue(NamedTuple):
+    """A value in chunks: all of them, the new ones, and the bytes of the version's own row."""
 
     value: KnownValue
     new: Sequence[Chunk]
@@ -127,7 +123,7 @@ def is_large(data: bytes) -> bool:
     return len(data) >= SPLIT_FROM and (0x80 <= data[0] < 0xA0 or 0xDC <= data[0] < 0xE0)
 
 
-def cut(data: bytes, version: str, before: KnownValue) -> Cut | None:
+def cut(data: bytes, version: str, before: KnownValue) -> ChunkedValue | None:
     """Cut a large value into chunks, or return None if it has nothing in common with the previous version.
 
     Args:
@@ -149,7 +145,7 @@ def cut(data: bytes, version: str, before: KnownValue) -> Cut | None:
         for start, end in _pieces(data, part.start, part.end):
             new.append(Chunk(f"{token}{len(new)}", data[start:end]))
             chunks.append(new[-1])
-    return Cut(KnownValue(version, chunks), new, ormsgpack.packb([data[:head], len(data)]))
+    return ChunkedValue(KnownValue(version, chunks), new, ormsgpack.packb([data[:head], len(data)]))
 
 
 def join(own_row: bytes, chunks: Sequence[Chunk]) -> bytes:
@@ -184,20 +180,13 @@ def _found(data: bytes, start: int, chunks: Sequence[Chunk]) -> list[_Part]:
     for chunk in chunks:
         reach = max(REACH, len(data) // (missing + 1)) if len(chunk.data) >= FINDABLE else 0
         at = data.find(chunk.data[:START], start, start + START + reach)
-        if at >= 0 and data.startswith(chunk.data, at) and _starts_token(data, start, at):
+        if at >= 0 and data.startswith(chunk.data, at):
             start = at + len(chunk.data)
             found.append(_Part(at, start, chunk))
             missing = 0
         else:
             missing += 1
     return found
-
-
-def _starts_token(data: bytes, start: int, at: int) -> bool:
-    """Whether a token starts there, given where one starts before; a text may have the bytes of a chunk in it."""
-    while start < at:
-        start = end_of_token(data, start)
-    return start == at
 
 
 def _parts(found: Sequence[_Part], start: int, end: int) -> Iterator[_Part]:

@@ -15,11 +15,11 @@ from typing import Any, NoReturn, Protocol
 from langgraph.checkpoint.base import PendingWrite
 from pydantic import ValidationError
 
-from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs, KnownValue
+from langgraph_checkpoint_custom.encoding.chunks import Chunk, KnownBlobs, KnownValue, join
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue, unpack_plain
 from langgraph_checkpoint_custom.encoding.objects import error_text, pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import Stored, Values
+from langgraph_checkpoint_custom.encoding.values import CHUNKED, TypedBytes, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import (
     Location,
@@ -72,19 +72,24 @@ class Decoder:
         channel, version = row.name or "", row.key or ""
         self._versions[channel] = version
         location = location_of_blob(self._location[1], channel, version)
-        known: KnownValue | None
-        if row.path is None:
-            stored = self._stored(channel, row.type, row.value)
-            value, known = self._read(channel, stored, partial(self._codec.loads_blob, *stored, location))
-        else:
-            stored = self._chunk(channel, row)
-            # A name can occur more than once: chunks with equal bytes share one.
-            chunks = [(name, self._chunk(channel, find(channel, name))) for name in self._names(channel, row.path)]
-            read = partial(self._codec.loads_chunks, stored, row.path, chunks, location)
-            value, known = self._read(channel, stored, read)
-        if known:
-            self._large[channel] = known
-        return value
+        stored = self._stored(channel, row.type, row.value)
+        # A name can occur more than once: chunks with equal bytes share one.
+        names = self._names(channel, row.path) if row.path is not None else []
+        pieces = [(name, self._chunk(channel, find(channel, name))) for name in names]
+
+        def read() -> Any:
+            if row.path is None:
+                type_, data = self._codec.unseal(*stored, location)
+                if self._codec.is_large(type_, data):
+                    self._large[channel] = KnownValue(version, whole=data)
+            else:
+                type_, own_row = self._codec.unseal(*stored, (*location, row.path), CHUNKED)
+                chunks = [Chunk(name, self._codec.unseal(*piece, (*location[:-1], name))[1]) for name, piece in pieces]
+                data = join(own_row, chunks)
+                self._large[channel] = KnownValue(version, chunks)
+            return self._codec.decode((type_, data))
+
+        return self._read(channel, stored[0], read)
 
     def _names(self, channel: str, names: str) -> list[str]:
         """The names of a value's chunks."""
@@ -115,27 +120,27 @@ class Decoder:
             raise
         return [(row.key or "", row.name or "", self.write(row)) for row in rows]
 
-    def _stored(self, channel: str, type_: str | None, data: bytes | None) -> Stored:
+    def _stored(self, channel: str, type_: str | None, data: bytes | None) -> TypedBytes:
         if type_ is None or data is None:
             raise self.corrupt("a stored value is missing its bytes", channel, type_)
-        return Stored(type_, data)
+        return type_, data
 
-    def _chunk(self, channel: str, row: StoredBlob | None) -> Stored:
+    def _chunk(self, channel: str, row: StoredBlob | None) -> TypedBytes:
         if row is None or row.type is None or row.value is None:
             raise self.corrupt("a chunk of the stored value is missing", channel)
-        return Stored(row.type, row.value)
+        return row.type, row.value
 
     def _value(self, channel: str, type_: str | None, data: bytes | None, location: Location) -> Any:
         """Decode bytes; if they are encrypted, they are bound to the location."""
         stored = self._stored(channel, type_, data)
-        return self._read(channel, stored, partial(self._codec.loads, *stored, location))
+        return self._read(channel, stored[0], partial(self._codec.loads, *stored, location))
 
-    def _read(self, channel: str, stored: Stored, read: Callable[[], Any]) -> Any:
-        """Return what `read` makes of stored bytes, or raise an error that names the channel."""
+    def _read(self, channel: str, type_: str, read: Callable[[], Any]) -> Any:
+        """Return what `read` makes of stored bytes of a type, or raise an error that names the channel."""
         try:
             return read()
         except Exception as error:  # A serializer may raise anything.
-            self._fail(error, channel, stored.type)
+            self._fail(error, channel, type_)
 
     def _fail(self, error: Exception, channel: str, type_: str) -> NoReturn:
         """Raise the error for a stored value that could not be read."""
@@ -158,7 +163,7 @@ class Decoder:
             document = self._codec.loads(*stored, location_of_checkpoint(*self._location[1:]))
         except Exception as error:  # A serializer may raise anything.
             self._fail(*self._culprit(error, *stored))
-        return self._whole(document, stored.type)
+        return self._whole(document, stored[0])
 
     def document_without_objects(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """Decode the checkpoint document without creating the objects of its inline values; `create` creates them."""
@@ -166,22 +171,19 @@ class Decoder:
 
         def read() -> Any:
             own, plain = self._unsealed(*stored)
-            return (
-                unpack_plain(plain) if own == MSGPACK and self._codec.packs else self._codec.loads_unsealed(own, plain)
-            )
+            return unpack_plain(plain) if own == MSGPACK and self._codec.packs else self._codec.decode((own, plain))
 
-        return self._whole(self._read("checkpoint", stored, read), stored.type)
+        return self._whole(self._read("checkpoint", stored[0], read), stored[0])
 
     def create(self, channel: str, value: Any) -> Any:
         """Create the value of a channel from what `document_without_objects` returned for it."""
         if not self._codec.packs:
             return value
-        stored = Stored(MSGPACK, pack(value))
-        return self._read(channel, stored, partial(self._codec.unpack, stored.value))
+        return self._read(channel, MSGPACK, partial(self._codec.unpack, pack(value)))
 
-    def _unsealed(self, type_: str, data: bytes) -> tuple[str, bytes]:
+    def _unsealed(self, type_: str, data: bytes) -> TypedBytes:
         """The serializer's own type and bytes of the document."""
-        return self._codec.unsealed(type_, data, location_of_checkpoint(*self._location[1:]))
+        return self._codec.unseal(type_, data, location_of_checkpoint(*self._location[1:]))
 
     def _culprit(self, error: Exception, type_: str, data: bytes) -> tuple[Exception, str, str]:
         """Find the inline value that cannot be read; if all can, it is the document itself."""

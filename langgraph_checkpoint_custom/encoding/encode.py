@@ -3,9 +3,9 @@
 Must not know: SQL, connections.
 
 A checkpoint is one row if its document, with all values, has at most `DOCUMENT` bytes, or up to `CHANGING` times as
-many if most of them have a new version: its values are stored as they are when `put` is called. A larger checkpoint is
-taken apart, see `apart.py`. So is each one with a serializer other than LangGraph's, which may do something else for a
-value alone than for one inside a document.
+many if most of them have a new version: its values are stored as they are when `put` is called. The larger values of a
+larger checkpoint are blobs, see `encoded.py`. So are most values with a serializer other than LangGraph's, which may do
+something else for a value alone than for one inside a document.
 """
 
 from __future__ import annotations
@@ -17,30 +17,17 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, ChannelVersions, Checkpoint, CheckpointMetadata
 
-from langgraph_checkpoint_custom.encoding.apart import (
-    SPECIAL,
-    Apart,
-    deltas_of,
-    is_always_blob,
-    version_key,
-)
 from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
+from langgraph_checkpoint_custom.encoding.encoded import SPECIAL, Encoded, LargeCheckpoint, is_always_blob
 from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
-from langgraph_checkpoint_custom.encoding.rows import (
-    Encoded,
-    fail,
-    row_of,
-    run_of,
-    seal_rows,
-)
+from langgraph_checkpoint_custom.encoding.rows import PlacedRow, deltas_of, fail, row_of, run_of, seal_rows, version_key
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import Stored, Values
+from langgraph_checkpoint_custom.encoding.values import TypedBytes, Values
 from langgraph_checkpoint_custom.engine.operation import Offload
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
     MAX_NAME,
-    CheckpointRow,
     Key,
     WriteRow,
     channel_text,
@@ -67,7 +54,7 @@ def encode_checkpoint(
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
     before: KnownBlobs | None = None,
-) -> CheckpointRow | Encoded | Apart | Offload:
+) -> Encoded | Offload:
     """Encode a checkpoint.
 
     Args:
@@ -80,9 +67,8 @@ def encode_checkpoint(
         before: The parent's blobs, or None if nothing is known of them.
 
     Returns:
-        The row of most checkpoints: one that has all values, and nothing to be checked. Otherwise all rows, or an
-        `Apart` that makes them once the parent is known; if sealing the bytes takes long, an `Offload` that does it.
-        None of them needs the caller's objects any more.
+        The checkpoint, which needs none of the caller's objects any more; if sealing its bytes takes long, an
+        `Offload` that does it.
     """
     merged, claim = merge_metadata(config, metadata, codec), claim_of(config)
     values, versions = checkpoint.get("channel_values"), checkpoint.get("channel_versions")
@@ -97,29 +83,45 @@ def encode_checkpoint(
         if not together.isascii() or "\0" in together or "#" in together:
             for version in versions.values():
                 version_key(version)
-    is_special = not SPECIAL.isdisjoint(map(type, values.values())) and any(
-        map(is_always_blob, values, values.values())
-    )
-    old = {channel: value for channel, value in values.items() if channel not in new_versions} if before else {}
-    too_large = before and (_exceeds(old.values(), DOCUMENT) or _exceeds(values.values(), DOCUMENT * CHANGING))
-    if is_special or not codec.packs or too_large:
-        return Apart(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
-    try:
-        type_, document = codec.encode(checkpoint)
-    except Exception:  # Taken apart, a value may be nested more deeply, and the error names the channel.
-        return Apart(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
-    if len(document) > DOCUMENT and not _changes(codec, values, new_versions, len(document)):
-        return Apart(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
-    if len(document) >= codec.seals_from or type_ != MSGPACK:
-        location = location_of_checkpoint(parent.checkpoint_ns, checkpoint["id"])
-        type_, document = codec.seal(Stored(type_, document), location)
-    inline = list(map(channel_text, values))
-    if "counters_since_delta_snapshot" in merged:
+    if document := _whole_document(codec, checkpoint, values, new_versions, before):
+        type_, data = document
+        if len(data) >= codec.seals_from or type_ != MSGPACK:
+            type_, data = codec.seal(type_, data, location_of_checkpoint(parent.checkpoint_ns, checkpoint["id"]))
+        inline = list(map(channel_text, values))
+        if "counters_since_delta_snapshot" not in merged:
+            return Encoded(row_of(codec, parent, checkpoint, merged, (type_, data), inline, ()), claim)
         delta, replayed, references = deltas_of(parent, checkpoint, merged, new_versions)
-        row = row_of(codec, parent, checkpoint, merged, (type_, document), inline, delta)
-        return Encoded(row, claim, replayed, references) if claim or replayed or references else row
-    row = row_of(codec, parent, checkpoint, merged, (type_, document), inline, ())
-    return row if claim is None else Encoded(row, claim)
+        row = row_of(codec, parent, checkpoint, merged, (type_, data), inline, delta)
+        return Encoded(row, claim, replayed, references)
+    return LargeCheckpoint(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
+
+
+def _whole_document(
+    codec: Values,
+    checkpoint: Checkpoint,
+    values: Mapping[str, Any],
+    new_versions: ChannelVersions,
+    before: KnownBlobs | None,
+) -> TypedBytes | None:
+    """Encode the document with all values; None if some of them have to be blobs."""
+    if not codec.packs or (
+        not SPECIAL.isdisjoint(map(type, values.values())) and any(map(is_always_blob, values, values.values()))
+    ):
+        return None
+    old = {channel: value for channel, value in values.items() if channel not in new_versions} if before else {}
+    if before and (_exceeds(old.values(), DOCUMENT) or _exceeds(values.values(), DOCUMENT * CHANGING)):
+        return None
+    try:
+        type_, data = codec.encode(checkpoint)
+        if len(data) <= DOCUMENT:
+            return type_, data
+        if len(data) <= DOCUMENT * CHANGING:
+            old = {channel: value for channel, value in values.items() if channel not in new_versions}
+            if len(codec.encode(old)[1]) <= DOCUMENT:
+                return type_, data
+    except Exception:  # Outside of a document, a value may be nested more deeply, and the error names the channel.
+        pass
+    return None
 
 
 def _exceeds(values: Collection[Any], limit: int) -> bool:
@@ -146,12 +148,6 @@ def _exceeds(values: Collection[Any], limit: int) -> bool:
             left -= NAME_OF_MESSAGE
             todo.append(value.content)
     return left < 0
-
-
-def _changes(codec: Values, values: Mapping[str, Any], new_versions: ChannelVersions, size: int) -> bool:
-    """Whether a document of this size is mostly values with a new version."""
-    old = {channel: value for channel, value in values.items() if channel not in new_versions}
-    return size <= DOCUMENT * CHANGING and len(codec.encode(old)[1]) <= DOCUMENT
 
 
 class EncodedWrites(NamedTuple):
@@ -198,8 +194,8 @@ def encode_rows(
     found = list(rows.values())
     if not seals:
         return EncodedWrites(key, found, claim)
-    placed = [
-        (row, location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, row.idx, row.channel), None)
+    placed: list[PlacedRow[WriteRow]] = [
+        (row, location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, row.idx, row.channel), "")
         for row in found
     ]
     return seal_rows(codec, placed, lambda rows: EncodedWrites(key, rows, claim))

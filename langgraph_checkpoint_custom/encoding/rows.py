@@ -8,30 +8,32 @@ with one item. So a thread that was copied inside the database names its new thr
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
-from langgraph.checkpoint.base import Checkpoint
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from pydantic import ValidationError
 
-from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
 from langgraph_checkpoint_custom.encoding.extensions import UnstorableValue
 from langgraph_checkpoint_custom.encoding.objects import error_text
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import Stored, Values
+from langgraph_checkpoint_custom.encoding.values import TypedBytes, Values
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Offload
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
+    MAX_NAME,
     BlobRef,
     BlobRow,
     CheckpointRow,
     Key,
     Location,
     WriteRow,
+    channel_text,
     location_of_metadata,
     text,
 )
@@ -40,48 +42,8 @@ T = TypeVar("T")
 AnyRow = TypeVar("AnyRow", BlobRow, WriteRow)
 
 
-class Encoded(NamedTuple):
-    """A checkpoint ready to be stored.
-
-    Attributes:
-        row: The row of the checkpoint.
-        claim: The token of the claim that must be held, if any.
-        replayed: The `DeltaChannel`s that are rebuilt from the parent and its ancestors.
-        references: The stored blobs that the checkpoint refers to or shares chunks with; see `BlobRef`.
-        blobs: The values that are not in the document, and their new chunks. A blob that is stored already stays.
-        known: The blobs of a checkpoint that was taken apart, for the next one; None if all values are in the document.
-        spare: Encodes the values of channels whose blobs in `references` turn out to be missing.
-    """
-
-    row: CheckpointRow
-    claim: str | None
-    replayed: Sequence[str] = ()
-    references: Sequence[BlobRef] = ()
-    blobs: Sequence[BlobRow] = ()
-    known: KnownBlobs | None = None
-    spare: Callable[[Iterable[str]], list[BlobRow]] | None = None
-
-    @property
-    def is_one_row(self) -> bool:
-        """Whether it is one row that needs no other row, except the parent if it has `replayed`."""
-        return not (self.blobs or self.references or self.claim)
-
-    def row_with(self, optional: Collection[str]) -> CheckpointRow:
-        """The row with the blobs of those `references` that may be missing and were found, for these channels."""
-        found = [ref for ref in self.references if ref.channel in optional and not ref.required]
-        return self.row._replace(
-            blob_channels=[*self.row.blob_channels, *(ref.channel for ref in found)],
-            blob_versions=[*self.row.blob_versions, *(ref.version for ref in found)],
-        )
-
-    def without(self, lost: Collection[str]) -> Encoded:
-        """The same checkpoint with the complete values of these channels, because their `references` are missing."""
-        assert self.spare is not None  # Only a checkpoint that was taken apart has such references.
-        return self._replace(
-            blobs=[*(blob for blob in self.blobs if blob.channel not in lost), *self.spare(lost)],
-            references=[ref for ref in self.references if ref.channel not in lost],
-            known=self.known and self.known.without(lost),
-        )
+PlacedRow = tuple[AnyRow, Location, str]
+"""A row, the location to bind its value to, and the value's form: `CHUNKED` if it joins chunks."""
 
 
 def row_of(
@@ -89,7 +51,7 @@ def row_of(
     parent: Key,
     checkpoint: Checkpoint,
     metadata: Mapping[str, Any],
-    document: tuple[str, bytes],
+    document: TypedBytes,
     inline: Sequence[str],
     delta: Sequence[str],
 ) -> CheckpointRow:
@@ -122,7 +84,7 @@ def row_of(
     except Exception as error:
         fail(location_of_metadata(checkpoint_ns, checkpoint_id), error)
     if len(packed) >= codec.seals_from or type_ != MSGPACK:
-        type_, packed = codec.seal(Stored(type_, packed), location_of_metadata(checkpoint_ns, checkpoint_id))
+        type_, packed = codec.seal(type_, packed, location_of_metadata(checkpoint_ns, checkpoint_id))
     return CheckpointRow(
         thread_id,
         checkpoint_ns,
@@ -140,6 +102,39 @@ def row_of(
         packed,
         project(metadata, codec.plaintext_keys),
     )
+
+
+def deltas_of(
+    parent: Key, checkpoint: Checkpoint, metadata: Mapping[str, Any], new_versions: ChannelVersions
+) -> tuple[Sequence[str], Sequence[str], Sequence[BlobRef]]:
+    """Return what a checkpoint has to do with `DeltaChannel`s, which LangGraph names in the metadata.
+
+    Returns:
+        All of them; those that are rebuilt from the parent and its ancestors; the snapshots that may be stored already.
+    """
+    counters = metadata.get("counters_since_delta_snapshot")
+    if not counters or not isinstance(counters, Mapping):
+        return (), (), ()
+    versions = checkpoint.get("channel_versions") or {}
+    delta = sorted(map(channel_text, set(counters).intersection(versions)))
+    absent = [channel for channel in delta if channel not in checkpoint["channel_values"]]
+    references = [
+        BlobRef(channel, version_key(versions[channel]), required=False)
+        for channel in absent
+        if channel not in new_versions
+    ]
+    return delta, absent if parent.checkpoint_id else (), references
+
+
+def version_key(version: object) -> str:
+    """A channel version as text; different versions have different texts."""
+    if type(version) is str and not version.startswith("#"):
+        return text("channel version", version, MAX_NAME)
+    try:
+        number = json.dumps(version)
+    except (TypeError, ValueError):
+        raise ConfigError(f"channel version must be text or a number, not {type(version).__name__}") from None
+    return text("channel version", f"#{number}", MAX_NAME)
 
 
 def run_of(metadata: Mapping[str, Any]) -> str | None:
@@ -161,14 +156,9 @@ def id_or_none(value: object) -> str | None:
 # Sealing
 
 
-def seal_rows(
-    codec: Values, placed: Sequence[tuple[AnyRow, Location, str | None]], then: Callable[[list[AnyRow]], T]
-) -> T | Offload:
-    """Seal the rows that need it, and return what `then` makes of all rows; an `Offload` that does so if it takes long.
-
-    Each row comes with the location to bind it to, and with the names of the chunks if it joins those of a value.
-    """
-    size = sum([len(row.value) for row, _, names in placed if _is_unsealed(codec, row, names)])
+def seal_rows(codec: Values, placed: Sequence[PlacedRow[AnyRow]], then: Callable[[list[AnyRow]], T]) -> T | Offload:
+    """Seal rows, and return what `then` makes of them; an `Offload` that does so if it takes long."""
+    size = sum([len(row.value) for row, *_ in placed if len(row.value) >= codec.seals_from])
 
     def seal() -> T:
         return then([_sealed(codec, *each) for each in placed])
@@ -176,15 +166,9 @@ def seal_rows(
     return seal() if size < OFFLOAD_BYTES else Offload(size, seal)
 
 
-def _is_unsealed(codec: Values, row: BlobRow | WriteRow, names: str | None) -> bool:
-    return names is not None or codec.is_unsealed(Stored(row.type, row.value))
-
-
-def _sealed(codec: Values, row: AnyRow, location: Location, names: str | None) -> AnyRow:
-    if not _is_unsealed(codec, row, names):
-        return row
-    type_, value = codec.seal(Stored(row.type, row.value), location, names)
-    return row._replace(type=type_, value=value)
+def _sealed(codec: Values, row: AnyRow, location: Location, form: str) -> AnyRow:
+    type_, value = codec.seal(row.type, row.value, location, form)
+    return row if value is row.value and type_ == row.type else row._replace(type=type_, value=value)
 
 
 # Errors

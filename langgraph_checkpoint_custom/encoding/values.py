@@ -31,7 +31,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
 from langgraph_checkpoint_custom.encoding.allowlist import cipher_and_inner
-from langgraph_checkpoint_custom.encoding.chunks import Chunk, Cut, KnownValue, cut, is_large, join
+from langgraph_checkpoint_custom.encoding.chunks import is_large
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer, OnInexact, OnLoad, exact_serializer
@@ -58,23 +58,8 @@ _DECOMPRESSORS: list[ZstdDecompressor] = []
 PROBE = {"can this key be read?": "can this value be read?"}
 
 
-class Stored(NamedTuple):
-    """The type and bytes of a value, as in its row or still unsealed."""
-
-    type: str
-    value: bytes
-
-
-class Large(NamedTuple):
-    """A large value.
-
-    Attributes:
-        whole: Its complete bytes. They are stored if it is in one piece, or if the chunks that it shares are missing.
-        cut: Its chunks; None if it is in one piece.
-    """
-
-    whole: Stored
-    cut: Cut | None
+TypedBytes = tuple[str, bytes]
+"""The type and bytes of a value, as in its row or still unsealed."""
 
 
 class Ciphers(NamedTuple):
@@ -151,13 +136,15 @@ class Values:
         exact = self._serde if isinstance(self._serde, ExactSerializer) else None
         self.packs = exact is not None
         """Whether the serializer writes LangGraph's msgpack, which `unpack` can read without a type."""
-        self.encode: Callable[[Any], tuple[str, bytes]] = exact.dumps_typed if exact else self._encode
+        self.encode: Callable[[Any], TypedBytes] = exact.dumps_typed if exact else self._encode
         """Encodes a value without sealing it: the serializer's type and bytes."""
         self.pack: Callable[[Any], bytes] = exact.pack if exact else pack
         """Encodes a value as a part of a larger one in msgpack."""
         unpack = exact.unpack if exact else None
         self.unpack: Callable[[bytes], Any] = unpack or (lambda data: self._serde.loads_typed((MSGPACK, data)))
         """Decodes bytes of the type msgpack without layers."""
+        self.decode: Callable[[TypedBytes], Any] = self._serde.loads_typed
+        """Decodes the type and bytes that `encode` or `unseal` returned; errors of the serializer pass through."""
         self.plain = unpack if self._reads_plain else None
         """Like `unpack`, for the bytes of a row of the type msgpack; None if unencrypted rows must not be read."""
 
@@ -172,38 +159,9 @@ class Values:
         stored = bytes(self._given.dumps_typed(PROBE)[1])
         return not all(text.encode() in stored for pair in PROBE.items() for text in pair)
 
-    def dumps(self, value: Any, location: Location) -> Stored:
+    def dumps(self, value: Any, location: Location) -> TypedBytes:
         """Encode and seal a value for its row; errors of the serializer pass through."""
-        stored = self.dumps_unsealed(value)
-        return self.seal(stored, location) if self.is_unsealed(stored) else stored
-
-    def _encode(self, value: Any) -> tuple[str, bytes]:
-        type_, data = self._serde.dumps_typed(value)
-        return type_, bytes(data)
-
-    def dumps_unsealed(self, value: Any) -> Stored:
-        """Encode a value without sealing it, as `encode` does."""
-        return Stored(*self.encode(value))
-
-    def is_unsealed(self, stored: Stored) -> bool:
-        """Whether bytes must be sealed; most need not be. Sealing needs only these bytes, not the value."""
-        type_, data = stored
-        return len(data) >= self.seals_from or "|" in type_
-
-    def seal(self, stored: Stored, location: Location, names: str | None = None) -> Stored:
-        """Compress or encrypt bytes for their row; `names` are the chunk names of a value in chunks."""
-        return self._seal(*stored, location) if names is None else self._seal(*stored, (*location, names), CHUNKED)
-
-    def dumps_blob(self, value: Any, version: str, before: KnownValue | None = None) -> Stored | Large:
-        """Encode a channel value without sealing it; a large one may become chunks and share those of `before`."""
-        stored = self.dumps_unsealed(value)
-        if not self.is_large(*stored):
-            return stored
-        return Large(stored, cut(stored.value, version, before) if before else None)
-
-    def is_large(self, type_: str, data: bytes) -> bool:
-        """Whether unsealed bytes may be worth cutting into chunks."""
-        return self.packs and type_ == MSGPACK and is_large(data)
+        return self.seal(*self.encode(value), location)
 
     def loads(self, type_: str, data: bytes, location: Location) -> Any:
         """Unseal and decode a value.
@@ -212,63 +170,32 @@ class Values:
             UnreadableValue: The bytes cannot be unsealed, or the value cannot be restored. Errors of the serializer
                 pass through.
         """
-        if type_ == MSGPACK and self._reads_plain:  # True for nearly all.
-            return self._serde.loads_typed((type_, data))
-        return self._serde.loads_typed(self.unsealed(type_, data, location))
+        return self.decode(self.unseal(type_, data, location))
 
-    def loads_unsealed(self, type_: str, data: bytes) -> Any:
-        """Decode the type and bytes that `unsealed` returned; errors of the serializer pass through."""
-        return self._serde.loads_typed((type_, data))
+    def _encode(self, value: Any) -> TypedBytes:
+        type_, data = self._serde.dumps_typed(value)
+        return type_, bytes(data)
 
-    def loads_blob(self, type_: str, data: bytes, location: Location) -> tuple[Any, KnownValue | None]:
-        """Unseal and decode a channel value in one piece; also return its bytes if it is large; raises as `loads`."""
-        own, plain = self.unsealed(type_, data, location)
-        value = self._serde.loads_typed((own, plain))
-        return value, KnownValue(location[-1], whole=plain) if self.is_large(own, plain) else None
+    def is_large(self, type_: str, data: bytes) -> bool:
+        """Whether unsealed bytes may be worth cutting into chunks."""
+        return self.packs and type_ == MSGPACK and is_large(data)
 
-    def loads_chunks(
-        self, own_row: Stored, names: str, chunks: Sequence[tuple[str, Stored]], location: Location
-    ) -> tuple[Any, KnownValue]:
-        """Unseal, join and decode the chunks of a value; also return them; raises as `loads` does."""
-        own, data = self.unsealed(*own_row, (*location, names), CHUNKED)
-        unsealed = [Chunk(name, self.unsealed(*chunk, (*location[:-1], name))[1]) for name, chunk in chunks]
-        return self._serde.loads_typed((own, join(data, unsealed))), KnownValue(location[-1], unsealed)
+    def seal(self, type_: str, data: bytes, location: Location, form: str = "") -> TypedBytes:
+        """Compress or encrypt bytes for their row, which needs only them, not the value.
 
-    def unsealed_unless_chunked(self, type_: str, data: bytes, location: Location) -> tuple[str, bytes] | None:
-        """Unseal bytes like `unsealed`, but return None for a row that only joins chunks.
-
-        Raises:
-            UnreadableValue: The bytes cannot be unsealed.
+        `form` is `CHUNKED` for the own row of a value in chunks, whose names are the end of its location.
         """
-        if _layers(type_)[1].startswith(CHUNKED):
-            return None
-        return self.unsealed(type_, data, location)
-
-    def renewed(self, type_: str, data: bytes, location: Location) -> Stored | None:
-        """Seal stored bytes again with the current settings, or return None if they are current. Creates no object."""
-        own, layers = _layers(type_)
-        if layers.endswith(BOUND) and self.cipher is not None:
-            with suppress(Exception):  # A cipher may raise anything for bytes of another key.
-                self.cipher.decrypt(_of_cipher(own)[1], data)
-                return None
-        form = CHUNKED if layers.startswith(CHUNKED) else ""
-        renewed = self._seal(*self.unsealed(type_, data, location, form), location, form)
-        return None if renewed.type == type_ and not layers.endswith(BOUND) else renewed
-
-    def _seal(self, type_: str, data: bytes, location: Location, form: str = "") -> Stored:
         if self.cipher is not None:
             name, data = self.cipher.encrypt(_digest(type_, location) + data)
-            return Stored(f"{type_}+{name}|{form}{BOUND}", data)
+            return f"{type_}+{name}|{form}{BOUND}", data
         if self._compress and len(data) >= COMPRESS_FROM and not self._hides:
             compressed = _compress(data)
             if len(compressed) < len(data) * 0.9:
-                return Stored(f"{type_}|{form}{COMPRESSED}", compressed)
-        return Stored(f"{type_}|{form}" if form or "|" in type_ else type_, data)
+                return f"{type_}|{form}{COMPRESSED}", compressed
+        return f"{type_}|{form}" if form or "|" in type_ else type_, data
 
-    def unsealed(self, stored_type: str, data: bytes, location: Location, form: str = "") -> tuple[str, bytes]:
-        """Unseal bytes: return the serializer's own type and bytes, as `dumps_unsealed` returned them.
-
-        `form` is `CHUNKED` for the own row of a value in chunks.
+    def unseal(self, stored_type: str, data: bytes, location: Location, form: str = "") -> TypedBytes:
+        """Return the bytes as they were before `seal`, with the same `location` and `form`.
 
         Raises:
             UnreadableValue: The bytes cannot be unsealed.
@@ -293,7 +220,18 @@ class Values:
             )
         return type_, _decompress(data) if layers else data
 
-    def _decrypt(self, stored_type: str, data: bytes, location: Location) -> tuple[str, bytes]:
+    def renewed(self, type_: str, data: bytes, location: Location) -> TypedBytes | None:
+        """Seal stored bytes again with the current settings, or return None if they are current. Creates no object."""
+        own, layers = _layers(type_)
+        if layers.endswith(BOUND) and self.cipher is not None:
+            with suppress(Exception):  # A cipher may raise anything for bytes of another key.
+                self.cipher.decrypt(_of_cipher(own)[1], data)
+                return None
+        form = CHUNKED if layers.startswith(CHUNKED) else ""
+        renewed = self.seal(*self.unseal(type_, data, location, form), location, form)
+        return None if renewed[0] == type_ and not layers.endswith(BOUND) else renewed
+
+    def _decrypt(self, stored_type: str, data: bytes, location: Location) -> TypedBytes:
         type_, name = _of_cipher(stored_type)
         ciphers = [*([self.cipher] if self.cipher is not None else []), *self._earlier.known]
         if not ciphers:
@@ -318,6 +256,11 @@ def _layers(type_: str) -> tuple[str, str]:
     """Split the type of a row into the serializer's own type and the letters of the layers."""
     own, bar, layers = type_.rpartition("|")
     return (own, layers) if bar else (type_, "")
+
+
+def is_chunked(type_: str) -> bool:
+    """Whether a row of this type only joins the chunks of a value."""
+    return _layers(type_)[1].startswith(CHUNKED)
 
 
 def _compress(data: bytes) -> bytes:

@@ -101,11 +101,11 @@ def fork_thread(
             own = metadata["thread_id"] == source
             stored["thread_id"] = None if own else [metadata["thread_id"]]
             searched["thread_id"] = target if own else metadata["thread_id"]
-        new = codec.dumps(stored, location_of_metadata("", point))
+        new_type, new = codec.dumps(stored, location_of_metadata("", point))
         columns = {
             "checkpoint_id": point,
-            "metadata_type": new.type,
-            "metadata": new.value,
+            "metadata_type": new_type,
+            "metadata": new,
             "metadata_filter": project(searched, codec.plaintext_keys),
         }
         return columns, branch(outline, point)

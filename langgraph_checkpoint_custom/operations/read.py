@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import TASKS
 
-from langgraph_checkpoint_custom.encoding.apart import version_key
 from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.encoding.decode import Decoder
+from langgraph_checkpoint_custom.encoding.rows import version_key
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langgraph_checkpoint_custom.encoding.apart import Apart
-from langgraph_checkpoint_custom.encoding.rows import Encoded
-from langgraph_checkpoint_custom.engine.operation import Offload, Steps, operation
+from langgraph_checkpoint_custom.encoding.encoded import Encoded
+from langgraph_checkpoint_custom.engine.operation import Offload, Steps, operation, work_out
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.operations.delta_history import HistoryRow, ancestor_rows
@@ -18,14 +17,14 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
 @operation("write", checks_first=True)
-def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Apart, *, only_newest: bool = False) -> Steps[Encoded]:
+def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
     """Store a checkpoint with its new values; returns it as it was stored.
 
     Round trips: 1; on SQLite, where they do not cross a network, 2 if it refers to blobs, has a claim or must be the
         newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
         the run continued; the value is then stored again from the checkpoint itself. One more if a `DeltaChannel` needs
         the parent and it does not exist, or on PostgreSQL somebody holds the thread's lock alone; three more if the
-        parent is hidden. One more for an `Apart`, which needs the parent's row first.
+        parent is hidden. One more if a large checkpoint needs the parent's row first.
     Rows: one checkpoint, one blob for each new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces the checkpoint.
     Raises: ClaimLost if it has a claim that is not held any more; CheckpointConflict with `only_newest` if the parent
@@ -33,12 +32,10 @@ def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Apart, *, only_newest:
         ancestor of it, and that was pruned or deleted.
     Source: BaseCheckpointSaver.put.
     """
-    if isinstance(encoded, CheckpointRow):
-        encoded = Encoded(encoded, None)
-    if isinstance(encoded, Apart):
+    if encoded.large and encoded.needs_parent:
         (rows,) = yield d.ask("select_blobs_of", **_parent(encoded.row)._asdict())
         names = [d.names(name) for name in rows[0]] if rows else ((), ())
-        finished = encoded.finish(dict(zip(*names, strict=True)))
+        finished = encoded.large.finish(dict(zip(*names, strict=True)))
         whole: Encoded = (yield finished) if isinstance(finished, Offload) else finished
         encoded = whole
     if encoded.is_one_row and not only_newest:
@@ -75,8 +72,8 @@ def put(d: SqlDialect, encoded: CheckpointRow | Encoded | Apart, *, only_newest:
             if lost:
                 raise _pruned(encoded.row, lost)
             parent_is_complete = True
-        if lost := [channel for what, channel in problems if what == "value"]:
-            encoded = encoded.without(lost)
+        if (lost := [channel for what, channel in problems if what == "value"]) and encoded.large:
+            encoded = work_out(encoded.large.without(lost))
 
 
 def _conflict(row: CheckpointRow, newest: str) -> CheckpointConflict:

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from langgraph_checkpoint_custom.encoding.rows import Encoded
+from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from langgraph_checkpoint_custom.encoding.rows import Encoded
+from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Batching, Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow

@@ -10,7 +10,7 @@ from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any
 
-from langgraph_checkpoint_custom.encoding.rows import Encoded
+from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, TupleRow, WriteRow

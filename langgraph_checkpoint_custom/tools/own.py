@@ -12,9 +12,10 @@ from typing import Any
 
 from langgraph.checkpoint.base import DeltaChannelHistory
 
+from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, work_out
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.keys import KIND_MARK, CheckpointRow, Key, config_of, thread_text
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, config_of, thread_text
 from langgraph_checkpoint_custom.operations.export_rows import next_thread
 from langgraph_checkpoint_custom.operations.moves import (
     forget_moves,
@@ -129,13 +130,12 @@ class OwnThreads:
         begun = [self._move(thread_id, BEGUN)] if part.is_first else []
         trips: list[RoundTrip] = []
         for one, parent in part.checkpoints:
-            encoded: Any = work_out(self._saver._encode(*one.put_arguments(parent)))
-            if isinstance(encoded, CheckpointRow):
-                trips.append(d.insert_checkpoint(encoded))
+            encoded: Encoded = work_out(self._saver._encode(*one.put_arguments(parent)))
+            if encoded.is_one_row and not encoded.replayed:
+                trips.append(d.insert_checkpoint(encoded.row))
             else:
                 self._send(thread_id, trips)
-                stored = self._driver.run(self._saver._put(encoded))
-                self._saver._remember_stored(stored.row, stored.known)
+                self._saver._remember_stored(self._driver.run(self._saver._put(encoded)))
             trips += begun
             begun = []
         for key, found in part.writes:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import Values, is_chunked
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.operations.reencrypt import PAGE, Table, key_of_row
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -52,14 +52,13 @@ def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tup
     unseen: Counter[str] = Counter()
     for row in rows:
         for type_, data, location in table.cells(row):
+            if is_chunked(type_):  # Its classes are found in its chunks.
+                continue
             try:
-                unsealed = codec.unsealed_unless_chunked(type_, bytes(data), location)
+                own, plain = codec.unseal(type_, bytes(data), location)
             except UnreadableValue:
                 unseen["unreadable"] += 1
                 continue
-            if unsealed is None:
-                continue
-            own, plain = unsealed
             if own != MSGPACK:
                 if own not in ("null", "bytes", "bytearray"):
                     unseen[own] += 1

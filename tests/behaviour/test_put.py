@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import BaseModel
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, CheckpointNotFound
-from langgraph_checkpoint_custom.recent import Recent
+from langgraph_checkpoint_custom.blob_cache import BlobCache
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, new_versions, put
 from tests.stores import Client
 
@@ -70,7 +70,7 @@ async def test_a_second_child_has_an_unchanged_snapshot_as_the_first_does(client
     counted = metadata(counters_since_delta_snapshot={"log": [0, 1]})
     for checkpoint_id, forget in (("2", False), ("3", False), ("4", True)):
         if forget:
-            client.saver._recent = Recent(0)  # type: ignore[attr-defined]
+            client.saver._blob_cache = BlobCache(0)  # type: ignore[attr-defined]
         child = await put(client, checkpoint_id, {}, parent=parent, versions=versions, new={}, meta=counted)
         assert (await get(client, child)).checkpoint["channel_values"] == {"log": _DeltaSnapshot([text])}
 

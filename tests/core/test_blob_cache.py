@@ -8,20 +8,20 @@ from collections.abc import Callable
 
 import pytest
 
+from langgraph_checkpoint_custom.blob_cache import ENTRY, BlobCache
 from langgraph_checkpoint_custom.encoding.chunks import NAME, Chunk, KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.model.keys import Key
-from langgraph_checkpoint_custom.recent import ENTRY, Recent
 
 LIMIT = 1_000_000
 
 
 def test_what_is_known_of_many_checkpoints_takes_no_more_than_the_limit() -> None:
-    recent = Recent(LIMIT)
+    cache = BlobCache(LIMIT)
     for number in range(1_000):
         versions = {f"channel {position}": f"{position}.{number}" for position in range(30)}
-        recent.remember(Key("thread", "", f"{number}"), None, KnownBlobs(versions, {}))
-    assert len(recent.entries) == LIMIT // (ENTRY + 30 * NAME)
-    assert recent.of(Key("thread", "", "999"), None) is not None
+        cache.remember(Key("thread", "", f"{number}"), None, KnownBlobs(versions, {}))
+    assert len(cache.entries) == LIMIT // (ENTRY + 30 * NAME)
+    assert cache.of(Key("thread", "", "999"), None) is not None
 
 
 def _few_values(number: int) -> KnownBlobs:
@@ -46,11 +46,11 @@ def _small_chunks(number: int) -> KnownBlobs:
 @pytest.mark.parametrize("known", [_few_values, _many_values, _a_whole_value, _small_chunks])
 def test_the_memory_of_a_process_grows_by_no_more_than_the_limit(known: Callable[[int], KnownBlobs]) -> None:
     """What Python has allocated, for threads of which each is used once."""
-    recent = Recent(LIMIT)
+    cache = BlobCache(LIMIT)
     tracemalloc.start()
     try:
         for number in range(1_000):
-            recent.remember(Key(f"thread {number:030}", "", f"{number:036}"), None, known(number))
+            cache.remember(Key(f"thread {number:030}", "", f"{number:036}"), None, known(number))
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

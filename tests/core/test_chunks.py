@@ -11,21 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from langgraph_checkpoint_custom.blob_cache import ENTRY, BlobCache
 from langgraph_checkpoint_custom.encoding import chunks as cutting
-from langgraph_checkpoint_custom.encoding.chunks import Chunk, Cut, KnownBlobs, KnownValue, cut, end_of_token, join
+from langgraph_checkpoint_custom.encoding.chunks import (
+    Chunk,
+    ChunkedValue,
+    KnownBlobs,
+    KnownValue,
+    cut,
+    end_of_token,
+    is_large,
+    join,
+)
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.objects import pack
-from langgraph_checkpoint_custom.encoding.values import Large, Stored, Values
 from langgraph_checkpoint_custom.model.keys import Key
-from langgraph_checkpoint_custom.recent import ENTRY, Recent
-
-CODEC = Values(JsonPlusSerializer())
-LOCATION = ("", "channel", "1")
 
 
-def in_chunks(value: Any) -> Cut:
+def in_chunks(value: Any) -> ChunkedValue:
     """Split a value of which nothing is stored yet."""
     data = pack(value)
     found = cut(data, "1", KnownValue("0", whole=data))
@@ -52,25 +56,22 @@ class History:
         The first version is stored twice, because only the second time it is split into chunks.
         """
         first = self.known is None
-        found = CODEC.dumps_blob(value, "1", self.known)
-        if not isinstance(found, Large):
+        data = pack(value)
+        if not is_large(data):
             self.known = None
             return 0
-        assert found.whole == Stored("msgpack", pack(value))
-        if found.cut is None:
-            self.known = KnownValue("1", whole=found.whole.value)
+        found = cut(data, "1", self.known) if self.known else None
+        if found is None:
+            self.known = KnownValue("1", whole=data)
             return self.store(value) if first else 0
-        self.known = found.cut.value
-        assert not self.chunks.keys() & {chunk.name for chunk in found.cut.new}
-        self.chunks |= dict(found.cut.new)
-        stored = [(chunk.name, Stored("msgpack", self.chunks[chunk.name])) for chunk in self.known.chunks]
-        own_row = CODEC.seal(Stored("msgpack", found.cut.own_row), LOCATION, self.known.names)
-        read, known = CODEC.loads_chunks(own_row, self.known.names, stored, LOCATION)
-        assert pack(read) == pack(value)
-        assert known == self.known
+        self.known = found.value
+        assert not self.chunks.keys() & {chunk.name for chunk in found.new}
+        self.chunks |= dict(found.new)
+        stored = [Chunk(chunk.name, self.chunks[chunk.name]) for chunk in self.known.chunks]
+        assert join(found.own_row, stored) == data
         if forget:
-            self.known = known
-        return len(found.cut.new)
+            self.known = KnownValue("1", stored)
+        return len(found.new)
 
     @property
     def size(self) -> int:
@@ -81,14 +82,6 @@ class History:
 @pytest.fixture(params=[False, True], ids=["stored", "read"])
 def forget(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
-
-
-def ends_with_a_token(chunk: bytes) -> bool:
-    """Whether a chunk is a sequence of complete tokens."""
-    at = 0
-    while at < len(chunk):
-        at = end_of_token(chunk, at)
-    return at == len(chunk)
 
 
 def text(randomly: random.Random, size: int = 2000) -> str:
@@ -172,13 +165,11 @@ def test_a_value_that_was_read_in_one_piece_is_split_if_it_grows_and_joined_if_i
     history = History()
     for seed in (1, 2):
         values = messages(100, seed=seed)
-        stored = CODEC.dumps(values, LOCATION)
-        read, history.known = CODEC.loads_blob(*stored, LOCATION)
-        assert pack(read) == pack(values)
+        history.known = KnownValue("1", whole=pack(values))
         assert history.store([*values, *messages(10, seed=9)]) > 5
         assert history.store(messages(100, seed=8)) == 0
     for value in (values[:3], "x" * 50_000, tuple([0.5] * 50_000)):
-        assert CODEC.loads_blob(*CODEC.dumps(value, LOCATION), LOCATION) == (value, None)
+        assert not is_large(pack(value))
 
 
 def test_a_value_that_shares_nothing_stays_in_one_piece_until_a_later_version_shares_something(forget: bool) -> None:
@@ -211,7 +202,6 @@ def test_the_joined_chunks_are_the_value(versions: list[Any], size: int, most: i
         for version in versions:
             history.store(version)
             history.store(version, forget=True)
-        assert all(map(ends_with_a_token, history.chunks.values()))
 
 
 @given(VALUES | st.lists(VALUES) | st.integers().map(lambda seed: messages(1, seed)[0]))
@@ -232,12 +222,12 @@ def test_chunks_that_do_not_belong_together_are_not_read() -> None:
 
 def test_the_cache_forgets_the_oldest_checkpoints_and_the_parent() -> None:
     known = KnownBlobs({"messages": "1"}, {"messages": in_chunks(messages(100)).value})
-    recent = Recent(4 * (known.size + ENTRY))
+    cache = BlobCache(4 * (known.size + ENTRY))
     keys = [Key("thread", "", str(number)) for number in range(9)]
     for key in keys:
-        recent.remember(key, None, known)
-    assert [recent.of(key, None) for key in keys] == [None] * 5 + [known] * 4
-    recent.remember(Key("thread", "", "9"), None, known, "8")
-    assert [recent.of(key, None) for key in keys] == [None] * 5 + [known] * 3 + [None]
-    recent.remember(keys[8], None, known)
-    assert recent.of(keys[8], EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef").cipher) is None
+        cache.remember(key, None, known)
+    assert [cache.of(key, None) for key in keys] == [None] * 5 + [known] * 4
+    cache.remember(Key("thread", "", "9"), None, known, "8")
+    assert [cache.of(key, None) for key in keys] == [None] * 5 + [known] * 3 + [None]
+    cache.remember(keys[8], None, known)
+    assert cache.of(keys[8], EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef").cipher) is None

@@ -24,8 +24,9 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.drivers import sqlite_group_commit
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint
+from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Offload, RoundTrip, Statement, Steps
-from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, CheckpointRow, key_of
+from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, key_of
 from langgraph_checkpoint_custom.operations import write
 from tests.behaviour.helpers import config
 from tests.conftest import APIS, needs_error_codes
@@ -77,7 +78,7 @@ async def test_a_failed_write_does_not_fail_the_others(saver: SqliteSaver, path:
     put("conflict").run_here(saver)  # It is newer than the parent of the one that follows.
     late = put("conflict", parent="0").args
     encoded = encode_checkpoint(saver._codec, key_of(late[0]), *late)
-    assert isinstance(encoded, CheckpointRow)
+    assert isinstance(encoded, Encoded)
     lost: RunnableConfig = {"configurable": {**config("lost", "1")["configurable"], CLAIM_KEY: "a token"}}
 
     def fails() -> Steps[None]:

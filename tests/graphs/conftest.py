@@ -24,5 +24,5 @@ def durability(request: pytest.FixtureRequest) -> Durability:
 @pytest.fixture(autouse=True)
 def _values_inline_and_in_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Graphs in tests have small states: here, some of their values are in the document, and some are blobs."""
-    monkeypatch.setattr("langgraph_checkpoint_custom.encoding.apart.SMALL_VALUE", 40)
+    monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encoded.SMALL_VALUE", 40)
     monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.DOCUMENT", 400)

@@ -511,7 +511,7 @@ def test_a_saver_returns_the_same_results_as_the_oracle(
     """With values in separate rows and in chunks, or inline if they are small."""
     monkeypatch.setattr("langgraph_checkpoint_custom.saver.PAGE", PAGE)
     if where == "rows":
-        monkeypatch.setattr("langgraph_checkpoint_custom.encoding.apart.SMALL_VALUE", 0)
+        monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encoded.SMALL_VALUE", 0)
         monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.DOCUMENT", 0)
         for name, number in CHUNKS.items():
             monkeypatch.setattr(f"langgraph_checkpoint_custom.encoding.chunks.{name}", number)

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from langgraph_checkpoint_custom.encoding.rows import Encoded
+from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
 from langgraph_checkpoint_custom.model.id_times import IdRange
