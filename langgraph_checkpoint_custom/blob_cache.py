@@ -18,7 +18,7 @@ from langgraph_checkpoint_custom.forks import register_for_forks
 from langgraph_checkpoint_custom.model.keys import Key
 
 # Bytes that an entry takes in addition to what it holds.
-ENTRY = 600
+ENTRY = 700
 
 
 class _Entry(NamedTuple):

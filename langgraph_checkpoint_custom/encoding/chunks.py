@@ -52,8 +52,9 @@ FINDABLE = 1_000
 SAMPLES = 4
 SAMPLE = 2_048
 
-# Bytes that a chunk takes in memory besides its own.
-CHUNK_MEMORY = 300
+# Bytes that a large value and a chunk take in memory besides their own.
+VALUE_MEMORY = 250
+CHUNK_MEMORY = 180
 # Bytes of the version of a channel, with its place in a dict.
 NAME = 200
 # Names of chunks start with this. No channel version does: after "#", a version continues with JSON.
@@ -87,7 +88,7 @@ class KnownValue(NamedTuple):
     @property
     def memory(self) -> int:
         """The bytes that it keeps in memory."""
-        return len(self.whole) + sum([CHUNK_MEMORY + len(chunk.data) for chunk in self.chunks])
+        return VALUE_MEMORY + len(self.whole) + sum([CHUNK_MEMORY + len(chunk.data) for chunk in self.chunks])
 
 
 class KnownBlobs(NamedTuple):
