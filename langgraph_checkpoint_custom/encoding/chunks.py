@@ -49,7 +49,7 @@ REACH = 64_000
 FINDABLE = 1_000
 # The number of samples of a value in one piece, and the bytes of each. Shorter samples would match values whose entries
 # share a template but have nothing else in common.
-SAMPLES = 4
+SAMPLES = 2
 SAMPLE = 2_048
 
 # Bytes that a large value and a chunk take in memory besides their own.
@@ -179,15 +179,24 @@ def _found(data: bytes, start: int, chunks: Sequence[Chunk]) -> list[_Part]:
     found: list[_Part] = []
     missing = 0
     for chunk in chunks:
-        reach = max(REACH, len(data) // (missing + 1)) if len(chunk.data) >= FINDABLE else 0
-        at = data.find(chunk.data[:START], start, start + START + reach)
-        if at >= 0 and data.startswith(chunk.data, at):
+        at = _place(data, start, chunk.data, max(REACH, len(data) // (missing + 1)))
+        if at >= 0:
             start = at + len(chunk.data)
             found.append(_Part(at, start, chunk))
             missing = 0
         else:
             missing += 1
     return found
+
+
+def _place(data: bytes, start: int, chunk: bytes, reach: int) -> int:
+    """Where a chunk is in bytes, from `start` on and at most `reach` bytes further; -1 if it is not found."""
+    if data.startswith(chunk, start):
+        return start
+    if len(chunk) < FINDABLE:
+        return -1
+    at = data.find(chunk[:START], start, start + START + reach)
+    return at if at >= 0 and data.startswith(chunk, at) else -1
 
 
 def _parts(found: Sequence[_Part], start: int, end: int) -> Iterator[_Part]:
