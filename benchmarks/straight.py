@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.encoding.rows import run_of
 from langgraph_checkpoint_custom.encoding.serde import NULL
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.model.filter import project
-from langgraph_checkpoint_custom.model.keys import MAX_ID, channel_text, config_of, key_of, own_key_of, text
+from langgraph_checkpoint_custom.model.keys import MAX_ID, channel_text, config_of, key_of, text
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 KEY = "thread_id, checkpoint_ns, checkpoint_id"
@@ -78,7 +78,7 @@ class Straight(BaseCheckpointSaver[Any]):
         self._codec = Values(self.serde, on_inexact="store")
 
     def _row(self, config: RunnableConfig, checkpoint: Any, metadata: Any) -> tuple[Any, ...]:
-        thread_id, checkpoint_ns, parent_id = own_key_of(config)
+        thread_id, checkpoint_ns, parent_id = key_of(config)
         merged = merge_metadata(config, metadata, self._codec)
         for channel in checkpoint["channel_values"]:
             channel_text(channel)
@@ -90,7 +90,7 @@ class Straight(BaseCheckpointSaver[Any]):
         )  # fmt: skip
 
     def _writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, path: str) -> list[Any]:
-        head = (*own_key_of(config), text("task_id", task_id, MAX_ID), path)
+        head = (*key_of(config), text("task_id", task_id, MAX_ID), path)
         values: list[Any] = []
         for position, (channel, value) in enumerate(writes):
             values += head

@@ -453,7 +453,6 @@ class ThreadMethods(ABC):
             raise ConfigError(
                 "the config has no checkpoint_id, and the newest checkpoint is not deleted by default; name it"
             )
-        check_kind("delete_checkpoint", key.thread_id)
         return self._run(delete_checkpoint(self._dialect, key))
 
     adelete_checkpoint = awaited(delete_checkpoint)
@@ -477,7 +476,6 @@ class ThreadMethods(ABC):
         Idempotent: yes.
         """
         key = Key(thread_text(thread_id), "", text("checkpoint_id", checkpoint_id, MAX_ID))
-        check_kind("rollback", key.thread_id)
         return self._run(rollback(self._dialect, key))
 
     arollback = awaited(rollback)

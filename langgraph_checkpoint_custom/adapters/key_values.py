@@ -9,25 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.adapters.documents import (
-    Attempt,
-    Document,
-    misshapen,
-    once,
-    read_document,
-    replaced_document,
-    store_document,
-    threads_under,
-)
+from langgraph.checkpoint.base import CheckpointTuple
+
+from langgraph_checkpoint_custom.adapters.documents import Documents, misshapen, next_version
 from langgraph_checkpoint_custom.adapters.json_values import plain
-from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
-from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _KIND = "key-value"
 _VALUE = "value"
@@ -53,25 +42,27 @@ class KeyValueStore:
 
     def __init__(self, saver: CheckpointSaver) -> None:
         self._saver = saver
-        self._runner = OperationRunner(saver)
+        self._documents = Documents(saver)
 
     def get(self, namespace: Sequence[str], key: str) -> dict[str, Any] | None:
         """Return the value of a key; None if there is none."""
-        found = self._runner.run(read_value, _thread_id(namespace, key))
+        found = self._documents.read(_thread_id(namespace, key))
         return found and _value(found)
 
     async def aget(self, namespace: Sequence[str], key: str) -> dict[str, Any] | None:
         """Async version of `get`."""
-        found = await self._runner.arun(read_value, _thread_id(namespace, key))
+        found = await self._documents.aread(_thread_id(namespace, key))
         return found and _value(found)
 
     def put(self, namespace: Sequence[str], key: str, value: Mapping[str, Any]) -> None:
         """Store the value of a key."""
-        self._runner.run(put_value, attempt(), _thread_id(namespace, key), _plain(value))
+        thread_id, changed = _thread_id(namespace, key), {_VALUE: _plain(value)}
+        self._documents.put(next_version(thread_id, self._documents.newest(thread_id), changed))
 
     async def aput(self, namespace: Sequence[str], key: str, value: Mapping[str, Any]) -> None:
         """Async version of `put`."""
-        await self._runner.arun(put_value, attempt(), _thread_id(namespace, key), _plain(value))
+        thread_id, changed = _thread_id(namespace, key), {_VALUE: _plain(value)}
+        await self._documents.aput(next_version(thread_id, await self._documents.anewest(thread_id), changed))
 
     def delete(self, namespace: Sequence[str], key: str) -> None:
         """Delete a key, with its value and all earlier values."""
@@ -83,47 +74,16 @@ class KeyValueStore:
 
     def list(self, namespace: Sequence[str]) -> Sequence[Item]:
         """Return the keys of a namespace with their values, ordered by key; longer namespaces are not included."""
-        return self._runner.run(list_values, _thread_id(namespace, ""))
+        threads = [(found.name[-1], found.thread_id) for found in self._saver.threads(prefix=_thread_id(namespace, ""))]
+        found = [(key, self._documents.read(thread_id)) for key, thread_id in sorted(threads)]
+        return [Item(key, _value(one)) for key, one in found if one]
 
     async def alist(self, namespace: Sequence[str]) -> Sequence[Item]:
         """Async version of `list`."""
-        return await self._runner.arun(list_values, _thread_id(namespace, ""))
-
-
-read_value = operation("read")(read_document)
-
-
-@operation("exclusive", locks=["thread_id"])
-def put_value(
-    d: SqlDialect, codec: Values, change: Attempt[None], thread_id: str, value: Mapping[str, Any]
-) -> Steps[None]:
-    """Store the value of a key as a new version.
-
-    Round trips: 3.
-    """
-
-    def steps() -> Steps[None]:
-        before = yield from replaced_document(d, codec, thread_id)
-        yield from store_document(d, codec, change, (thread_id, ""), before, {_VALUE: value})
-
-    yield from once(d, change, steps())
-
-
-@operation("snapshot")
-def list_values(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Item]]:
-    """Return the keys and values of a namespace, as of one point in time.
-
-    Round trips: 1 for 200 keys, and 1 for each key.
-
-    Raises:
-        CorruptCheckpoint: A stored value cannot be read.
-    """
-    items = []
-    for thread in (yield from threads_under(d, codec, prefix).start()):
-        found = yield from read_document(d, codec, thread.thread_id)
-        if found:
-            items.append(Item(thread.name[-1], _value(found)))
-    return sorted(items, key=lambda item: item.key)
+        prefix = _thread_id(namespace, "")
+        threads = [(found.name[-1], found.thread_id) async for found in self._saver.athreads(prefix=prefix)]
+        found = [(key, await self._documents.aread(thread_id)) for key, thread_id in sorted(threads)]
+        return [Item(key, _value(one)) for key, one in found if one]
 
 
 def _thread_id(namespace: Sequence[str], key: str) -> str:
@@ -138,11 +98,11 @@ def _plain(value: Mapping[str, Any]) -> Any:
     return plain("the value of a key", value)
 
 
-def _value(found: Document) -> dict[str, Any]:
+def _value(found: CheckpointTuple) -> dict[str, Any]:
     try:
-        value = found.values[_VALUE]
+        value = found.checkpoint["channel_values"][_VALUE]
         if not isinstance(value, dict):
             raise TypeError(f"a {type(value).__name__}")
     except (KeyError, TypeError) as error:
-        raise misshapen(found.key, _VALUE, error) from error
+        raise misshapen(found.config, _VALUE, error) from error
     return value

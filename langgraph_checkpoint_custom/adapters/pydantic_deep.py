@@ -1,42 +1,29 @@
 """Checkpoints of pydantic-deep. Those of one session are the checkpoints of one thread.
 
 The messages are a channel value. A large value shares chunks with that of the checkpoint stored before. Everything else
-is in the metadata, so operations that only count or choose checkpoints read no messages. Operations that change a
-session hold the lock of its thread.
+is in the metadata, so what only counts or chooses checkpoints reads no messages. Of several stored checkpoints with one
+id, only the newest counts: the others are deleted right after it was stored.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
-from langgraph_checkpoint_custom.adapters.documents import (
-    Attempt,
-    misshapen,
-    no_version,
-    once,
-    replaced_document,
-    store_document,
-)
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base.id import uuid6
+
+from langgraph_checkpoint_custom.adapters.documents import Documents, misshapen, next_version
 from langgraph_checkpoint_custom.adapters.json_values import plain
-from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
-from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
-from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.filter import Condition, wanted
-from langgraph_checkpoint_custom.model.keys import MAX_ID, Key, Page, key_of, text
+from langgraph_checkpoint_custom.errors import CheckpointLabelled, CheckpointNotFound, ConfigError, LabelExists
+from langgraph_checkpoint_custom.model.keys import MAX_ID, key_of, text
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
-from langgraph_checkpoint_custom.model.pages import first_page
-from langgraph_checkpoint_custom.model.records import RECORDS
-from langgraph_checkpoint_custom.operations.delete import delete_checkpoint
-from langgraph_checkpoint_custom.operations.labels import label, labels_of_thread, unlabel
-from langgraph_checkpoint_custom.operations.list_threads import history_page
-from langgraph_checkpoint_custom.operations.read import list_page
-from langgraph_checkpoint_custom.saver import PAGE, CheckpointSaver
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
@@ -49,16 +36,16 @@ _MESSAGES = "messages"
 
 
 class _Record(NamedTuple):
-    """A checkpoint without its messages: its key and what its metadata contain.
+    """A checkpoint without its messages: its config and what its metadata contain.
 
     Attributes:
-        key: The key of the stored checkpoint; each save of the same id has a new one.
+        config: The stored checkpoint; each save of the same id has a new one.
         id: pydantic-deep's id, the same for each save.
         first: The checkpoint id of the first save of this id. It grows with the time of that save.
         pinned: Whether the id was saved again with another label.
     """
 
-    key: Key
+    config: RunnableConfig
     id: str
     label: str
     turn: int
@@ -102,8 +89,9 @@ class DeepCheckpointStore:
 
     def __init__(self, saver: CheckpointSaver, session_id: str, *, pin_labels: bool = False) -> None:
         self._saver = saver
-        self._runner = OperationRunner(saver)
+        self._documents = Documents(saver)
         self._thread_id = thread_of(_KIND, session_id)
+        self._config: RunnableConfig = {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": ""}}
         self._pin_labels = pin_labels
         # By task, the last result of `count`. The middleware counts, then removes. Without this, several middlewares
         # that counted the same excess checkpoint would each remove one.
@@ -119,34 +107,40 @@ class DeepCheckpointStore:
             "created_at": checkpoint.created_at.isoformat(),
             "metadata": checkpoint.metadata,
         }
-        record = plain("a checkpoint", record)
-        await self._runner.arun(
-            put_deep_checkpoint,
-            attempt(),
-            self._thread_id,
-            record,
-            _encoded(checkpoint.messages),
-            pin=self._pin_labels,
-        )
+        record, messages = plain("a checkpoint", record), {_MESSAGES: _encoded(checkpoint.messages)}
+        earlier = [one for one in await self._stored() if one.id == checkpoint.id]
+        record["first"] = earlier[0].first if earlier else str(uuid6())
+        record["pinned"] = any(one.pinned or one.label != checkpoint.label for one in earlier)
+        new = next_version(self._thread_id, await self._documents.anewest(self._thread_id), messages, record)
+        await self._documents.aput(new)
+        for one in earlier:
+            with suppress(LabelExists, CheckpointLabelled, CheckpointNotFound):  # Another worker saves the same id.
+                names = await self._labels_of(one)
+                for name in names:  # Labels move to the new checkpoint with this id.
+                    await self._saver.aunlabel(self._thread_id, name)
+                    await self._saver.alabel(new.own_config, name)
+                if self._pin_labels and record["pinned"] and one.pin not in names:
+                    await self._saver.alabel(new.own_config, one.pin)
+                await self._saver.adelete_checkpoint(one.config)
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:
         """Return the checkpoint with an id, or None."""
-        return next(iter(await self._read(id=checkpoint_id)), None)
+        return await self._first([one for one in _current(await self._stored()) if one.id == checkpoint_id])
 
     async def get_by_label(self, label: str) -> Checkpoint | None:
         """Return the oldest checkpoint with a label, or None."""
-        return next(iter(await self._read(label=label)), None)
+        return await self._first([one for one in _current(await self._stored()) if one.label == label])
 
     async def list_all(self) -> list[Checkpoint]:
         """Return all checkpoints, oldest first."""
-        return await self._read()
+        found = {key_of(one.config): one async for one in self._saver.alist(self._config)}
+        records = _current([_record(one.config, one.metadata) for one in found.values()])
+        return [_checkpoint(record, found[key_of(record.config)]) for record in records]
 
     async def remove(self, checkpoint_id: str) -> bool:
         """Remove a checkpoint; return whether it existed. Of several callers at once, one gets True."""
         self._forget_count()
-        return await self._runner.arun(
-            remove_deep_checkpoint, attempt(), self._thread_id, wanted({"id": checkpoint_id})
-        )
+        return await self._remove([one for one in await self._stored() if one.id == checkpoint_id])
 
     async def remove_oldest(self) -> bool:
         """Remove the oldest checkpoint; return whether one was removed.
@@ -154,13 +148,15 @@ class DeepCheckpointStore:
         None is removed if others have removed some since this task counted them. So a loop that counts and removes
         never removes more than it has counted.
         """
-        return await self._runner.arun(
-            remove_deep_checkpoint, attempt(), self._thread_id, (), pin=self._pin_labels, at_least=self._forget_count()
-        )
+        at_least, stored = self._forget_count(), await self._stored()
+        evictable = await self._evictable(stored)
+        if len(evictable) < max(at_least, 1):
+            return False
+        return await self._remove([one for one in stored if one.id == evictable[0].id])
 
     async def count(self) -> int:
         """Return the number of checkpoints that may be evicted."""
-        number = await self._runner.arun(count_deep_checkpoints, self._thread_id, pin=self._pin_labels)
+        number = len(await self._evictable(await self._stored()))
         if task := asyncio.current_task():
             self._counted[task] = number
         return number
@@ -175,148 +171,60 @@ class DeepCheckpointStore:
         self._forget_count()
         await self._saver.adelete_thread(thread_of(_KIND, session_id))
 
-    async def _read(self, **filter: str) -> list[Checkpoint]:
-        return await self._runner.arun(read_deep_checkpoints, self._thread_id, wanted(filter))
+    async def _stored(self) -> list[_Record]:
+        """Return all stored checkpoints, the newest first, without reading messages."""
+        return [_record(one.config, one.metadata) async for one in self._saver.ahistory(self._config)]
+
+    async def _first(self, records: Sequence[_Record]) -> Checkpoint | None:
+        for record in records:
+            if found := await self._documents.aread(self._thread_id, key_of(record.config).checkpoint_id):
+                return _checkpoint(record, found)
+        return None
+
+    async def _remove(self, records: Sequence[_Record]) -> bool:
+        """Delete what is stored of one checkpoint; return whether it existed."""
+        removed = []
+        for one in records:
+            if one.pinned and await self._labels_of(one) == [one.pin]:
+                await self._saver.aunlabel(self._thread_id, one.pin)
+            removed.append(await self._saver.adelete_checkpoint(one.config))
+        return any(removed)
+
+    async def _evictable(self, stored: Sequence[_Record]) -> list[_Record]:
+        """Return the checkpoints without a label of the saver and, with `pin_labels`, without those that are pinned."""
+        pins = {one.pin for one in stored}
+        labels = await self._saver.alabels(self._thread_id)
+        labelled = {key_of(config) for name, config in labels.items() if name not in pins}
+        return [
+            one
+            for one in _current(stored)
+            if key_of(one.config) not in labelled and not (self._pin_labels and one.pinned)
+        ]
+
+    async def _labels_of(self, one: _Record) -> list[str]:
+        labels = await self._saver.alabels(self._thread_id)
+        return [name for name, config in labels.items() if key_of(config) == key_of(one.config)]
 
     def _forget_count(self) -> int:
         task = asyncio.current_task()
         return self._counted.pop(task, 0) if task else 0
 
 
-@operation("exclusive", locks=["thread_id"])
-def put_deep_checkpoint(
-    d: SqlDialect,
-    codec: Values,
-    change: Attempt[None],
-    thread_id: str,
-    record: Mapping[str, Any],
-    messages: list[str],
-    *,
-    pin: bool = False,
-) -> Steps[None]:
-    """Store a checkpoint; it replaces one with the same id. With `pin`, one that is pinned gets a label of the saver.
-
-    Round trips: 4. If there is one with the same id 6, and 2 for each of its labels. With a new pin one more.
-    """
-
-    def steps() -> Steps[None]:
-        before = yield from replaced_document(d, codec, thread_id)
-        earlier = yield from tell_deep_checkpoints(d, codec, thread_id, wanted({"id": record["id"]})).start()
-        first, pinned = change.checkpoint_id, False
-        for one in earlier:
-            first, pinned = one.first, one.pinned or one.label != record["label"]
-        new = {**record, "first": first, "pinned": pinned}
-        key = yield from store_document(d, codec, change, (thread_id, ""), before, {_MESSAGES: messages}, new)
-        for one in earlier:
-            names = yield from _labels(d, one.key)
-            for name in names:  # Labels move to the new checkpoint with this id.
-                yield from unlabel(d, thread_id, name).start()
-                yield from label(d, key, name).start()
-            if pin and pinned and one.pin not in names:
-                yield from label(d, key, one.pin).start()
-            yield from delete_checkpoint(d, one.key).start()
-
-    yield from once(d, change, steps())
+def _current(stored: Iterable[_Record]) -> list[_Record]:
+    """Return the newest of those with each id, the oldest first; they are given newest first."""
+    newest: dict[str, _Record] = {}
+    for one in stored:
+        newest.setdefault(one.id, one)
+    return sorted(newest.values(), key=lambda one: one.sort_key)
 
 
-@operation("exclusive", locks=["thread_id"])
-def remove_deep_checkpoint(
-    d: SqlDialect,
-    codec: Values,
-    change: Attempt[Key],
-    thread_id: str,
-    filter: Sequence[Condition],
-    *,
-    pin: bool = False,
-    at_least: int = 0,
-) -> Steps[bool]:
-    """Remove the oldest checkpoint that matches, if at least `at_least` match; return whether one was removed.
-
-    Without a filter, only checkpoints that may be evicted match.
-
-    Round trips: 2, or 3 if one is removed; without a filter one more, and for a pinned one another.
-    """
-    found = yield from tell_deep_checkpoints(d, codec, thread_id, filter).start()
-    if change.result and change.result not in [one.key for one in found]:
-        return True  # An earlier attempt removed it.
-    if not filter:
-        found = list((yield from _evictable(d, thread_id, found, pin=pin)))
-    if len(found) < max(at_least, 1):
-        return False
-    change.result = found[0].key
-    if found[0].pinned:
-        yield from unlabel(d, thread_id, found[0].pin).start()
-    return (yield from delete_checkpoint(d, found[0].key).start())
-
-
-@operation("snapshot")
-def count_deep_checkpoints(d: SqlDialect, codec: Values, thread_id: str, *, pin: bool) -> Steps[int]:
-    """Return the number of checkpoints that may be evicted.
-
-    Round trips: 2 for 200 checkpoints.
-    """
-    found = yield from tell_deep_checkpoints(d, codec, thread_id).start()
-    return len((yield from _evictable(d, thread_id, found, pin=pin)))
-
-
-def _evictable(d: SqlDialect, thread_id: str, found: Sequence[_Record], *, pin: bool) -> Steps[Sequence[_Record]]:
-    """Return the checkpoints without a label of the saver and, with `pin`, without those that are pinned."""
-    labels = yield from labels_of_thread(d, thread_id).start()
-    pins = {one.pin for one in found}
-    labelled = {key_of(config) for name, config in labels.items() if name not in pins}
-    return [one for one in found if one.key not in labelled and not (pin and one.pinned)]
-
-
-def _labels(d: SqlDialect, key: Key) -> Steps[Sequence[str]]:
-    labels = yield from labels_of_thread(d, key.thread_id).start()
-    return [name for name, config in labels.items() if key_of(config) == key]
-
-
-@operation("snapshot")
-def tell_deep_checkpoints(
-    d: SqlDialect, codec: Values, thread_id: str, filter: Sequence[Condition] = ()
-) -> Steps[list[_Record]]:
-    """Return the checkpoints that match, oldest first, without reading messages.
-
-    Round trips: 1 for 200 checkpoints.
-    """
-    found: list[_Record] = []
-    page: Page | None = first_page(thread_id, "", None, None, RECORDS)
-    while page is not None:
-        reply = yield from history_page(d, codec, page, filter).start()
-        found += (_record(key_of(record.config), record.metadata) for record in reply.records)
-        page = reply.after
-    return sorted(found, key=lambda one: one.sort_key)
-
-
-@operation("snapshot")
-def read_deep_checkpoints(
-    d: SqlDialect, codec: Values, thread_id: str, filter: Sequence[Condition]
-) -> Steps[list[Checkpoint]]:
-    """Return the checkpoints that match, oldest first, with their messages.
-
-    Round trips: 1 for 50 checkpoints.
-
-    Raises:
-        CorruptCheckpoint: A stored value cannot be read.
-    """
-    found: list[tuple[_Record, Checkpoint]] = []
-    page: Page | None = first_page(thread_id, "", None, None, PAGE)
-    while page is not None:
-        reply = yield from list_page(d, codec, no_version, page, filter).start()
-        for one in reply.tuples:
-            record = _record(key_of(one.config), one.metadata)
-            found.append((record, _checkpoint(record, one.checkpoint["channel_values"])))
-        page = reply.after
-    return [checkpoint for _, checkpoint in sorted(found, key=lambda pair: pair[0].sort_key)]
-
-
-def _record(key: Key, metadata: Mapping[str, Any]) -> _Record:
+def _record(config: RunnableConfig, found: Mapping[str, Any]) -> _Record:
+    metadata = cast("Mapping[str, Any]", found)
     try:
         created_at = datetime.fromisoformat(metadata["created_at"])
-        return _Record(key, **{name: metadata[name] for name in _NAMES} | {"created_at": created_at})
+        return _Record(config, **{name: metadata[name] for name in _NAMES} | {"created_at": created_at})
     except (KeyError, TypeError, ValueError) as error:
-        raise misshapen(key, "metadata", error) from error
+        raise misshapen(config, "metadata", error) from error
 
 
 def _encoded(messages: Iterable[ModelMessage]) -> list[str]:
@@ -327,11 +235,13 @@ def _encoded(messages: Iterable[ModelMessage]) -> list[str]:
         raise ConfigError(f"the messages of a checkpoint cannot be stored: {error}") from error
 
 
-def _checkpoint(record: _Record, values: Mapping[str, Any]) -> Checkpoint:
+def _checkpoint(record: _Record, found: CheckpointTuple) -> Checkpoint:
     try:
-        messages = ModelMessagesTypeAdapter.validate_json(f"[{','.join(values[_MESSAGES])}]")
+        messages = ModelMessagesTypeAdapter.validate_json(
+            f"[{','.join(found.checkpoint['channel_values'][_MESSAGES])}]"
+        )
     except (KeyError, TypeError, ValueError) as error:
-        raise misshapen(record.key, _MESSAGES, error) from error
+        raise misshapen(record.config, _MESSAGES, error) from error
     return Checkpoint(
         record.id, record.label, record.turn, messages, record.message_count, record.created_at, record.metadata
     )

@@ -10,33 +10,21 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.adapters.documents import (
-    Attempt,
-    Document,
-    misshapen,
-    once,
-    read_document,
-    replaced_document,
-    store_document,
-    threads_under,
-)
+from langgraph_checkpoint_custom.adapters.documents import Before, Documents, Version, misshapen, next_version
 from langgraph_checkpoint_custom.adapters.json_values import plain
-from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
-from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
-from langgraph_checkpoint_custom.model.keys import MAX_ID, key_of, text
-from langgraph_checkpoint_custom.model.namespaced_ids import name_of, thread_of
+from langgraph_checkpoint_custom.model.keys import MAX_ID, text
+from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _KIND = "session"
 _STATE = "state/"
@@ -173,7 +161,7 @@ class SessionStore:
         on_loaded: OnSession | None = None,
     ) -> None:
         self._saver = saver
-        self._runner = OperationRunner(saver)
+        self._documents = Documents(saver)
         self._namespace = namespace
         self._prefix = thread_of(_KIND, namespace, "")
         self._on_saved = on_saved
@@ -182,20 +170,20 @@ class SessionStore:
     def save(self, checkpoint: SessionCheckpoint) -> None:
         """Save a session as a new version; `created_at` stays that of the first save."""
         hook = _sync("on_saved", self._on_saved)
-        event = _event(checkpoint)
-        self._runner.run(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
+        event, thread_id, content = _event(checkpoint), self._thread_id(checkpoint.thread_id), _encoded(checkpoint)
+        self._put(_version_of(thread_id, self._documents.newest(thread_id), *content))
         _call(hook, event)
 
     async def asave(self, checkpoint: SessionCheckpoint) -> None:
         """Async version of `save`."""
-        event = _event(checkpoint)
-        await self._runner.arun(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
+        event, thread_id, content = _event(checkpoint), self._thread_id(checkpoint.thread_id), _encoded(checkpoint)
+        await self._aput(_version_of(thread_id, await self._documents.anewest(thread_id), *content))
         await _acall(self._on_saved, event)
 
     def load(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
         """Return a session as it was last saved, or one of its versions; None if there is none."""
         hook = _sync("on_loaded", self._on_loaded)
-        found = self._runner.run(read_session, self._thread_id(thread_id), "", version and _version(version))
+        found = self._documents.read(self._thread_id(thread_id), version and _version(version))
         if found is None:
             return None
         checkpoint = _decoded(thread_id, found)
@@ -204,7 +192,7 @@ class SessionStore:
 
     async def aload(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
         """Async version of `load`."""
-        found = await self._runner.arun(read_session, self._thread_id(thread_id), "", version and _version(version))
+        found = await self._documents.aread(self._thread_id(thread_id), version and _version(version))
         if found is None:
             return None
         checkpoint = _decoded(thread_id, found)
@@ -213,11 +201,11 @@ class SessionStore:
 
     def list(self) -> Sequence[str]:
         """Return the thread ids of all sessions, the one that was saved last first, without reading the sessions."""
-        return [found.name[-1] for found in self._runner.run(threads_under, self._prefix)]
+        return [found.name[-1] for found in self._saver.threads(prefix=self._prefix)]
 
     async def alist(self) -> Sequence[str]:
         """Async version of `list`."""
-        return [found.name[-1] for found in await self._runner.arun(threads_under, self._prefix)]
+        return [found.name[-1] async for found in self._saver.athreads(prefix=self._prefix)]
 
     def delete(self, thread_id: str) -> None:
         """Delete a session with all its versions."""
@@ -237,11 +225,11 @@ class SessionStore:
 
     def history(self, thread_id: str) -> Sequence[SessionVersion]:
         """Return the versions of a session, newest first, without reading their content."""
-        return [_session_version(found) for found in self._saver.history(_config(self._thread_id(thread_id)))]
+        return [_session_version(found) for found in self._saver.history(self._config(thread_id))]
 
     async def ahistory(self, thread_id: str) -> Sequence[SessionVersion]:
         """Async version of `history`."""
-        return [_session_version(found) async for found in self._saver.ahistory(_config(self._thread_id(thread_id)))]
+        return [_session_version(found) async for found in self._saver.ahistory(self._config(thread_id))]
 
     def restore(self, thread_id: str, version: str) -> SessionCheckpoint:
         """Save the content of a version as the newest version.
@@ -250,88 +238,64 @@ class SessionStore:
             CheckpointNotFound: The session does not have this version.
         """
         hook = _sync("on_saved", self._on_saved)
-        found = self._runner.run(restore_session, attempt(), self._thread_id(thread_id), _version(version))
-        checkpoint = _decoded(thread_id, found)
+        stored_id = self._thread_id(thread_id)
+        old = _existing(thread_id, version, self._documents.read(stored_id, _version(version)))
+        restored = _restored(stored_id, self._documents.newest(stored_id), old)
+        self._put(restored)
+        checkpoint = _decoded(thread_id, old._replace(metadata=restored.metadata))
         _call(hook, _event(checkpoint))
         return checkpoint
 
     async def arestore(self, thread_id: str, version: str) -> SessionCheckpoint:
         """Async version of `restore`."""
-        found = await self._runner.arun(restore_session, attempt(), self._thread_id(thread_id), _version(version))
-        checkpoint = _decoded(thread_id, found)
+        stored_id = self._thread_id(thread_id)
+        old = _existing(thread_id, version, await self._documents.aread(stored_id, _version(version)))
+        restored = _restored(stored_id, await self._documents.anewest(stored_id), old)
+        await self._aput(restored)
+        checkpoint = _decoded(thread_id, old._replace(metadata=restored.metadata))
         await _acall(self._on_saved, _event(checkpoint))
         return checkpoint
+
+    def _put(self, version: Version) -> None:
+        # The question first: a version that can be seen has it.
+        if question := _question(version):
+            self._documents.ask(version, question)
+        self._documents.put(version)
+
+    async def _aput(self, version: Version) -> None:
+        if question := _question(version):
+            await self._documents.aask(version, question)
+        await self._documents.aput(version)
 
     def _thread_id(self, thread_id: str) -> str:
         return thread_of(_KIND, self._namespace, thread_id)
 
-
-read_session = operation("read")(read_document)
-
-
-@operation("exclusive", locks=["thread_id"])
-def save_session(
-    d: SqlDialect,
-    codec: Values,
-    change: Attempt[None],
-    thread_id: str,
-    values: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-) -> Steps[None]:
-    """Store a session as a new version.
-
-    Round trips: 3, or 4 if a request waits.
-    """
-
-    def steps() -> Steps[None]:
-        before = yield from replaced_document(d, codec, thread_id)
-        yield from _store(d, codec, change, thread_id, before, values, metadata)
-
-    yield from once(d, change, steps())
+    def _config(self, thread_id: str) -> RunnableConfig:
+        return {"configurable": {"thread_id": self._thread_id(thread_id), "checkpoint_ns": ""}}
 
 
-@operation("exclusive", locks=["thread_id"])
-def restore_session(
-    d: SqlDialect, codec: Values, change: Attempt[Document], thread_id: str, version: str
-) -> Steps[Document]:
-    """Store an earlier version of a session as the newest one; return it with its new metadata.
-
-    Round trips: 4, or 5 if a request waits.
-
-    Raises:
-        CheckpointNotFound: The session does not have this version.
-        CorruptCheckpoint: The version cannot be read; nothing is stored.
-    """
-
-    def steps() -> Steps[Document]:
-        session = name_of(thread_id)[-1]
-        old = yield from read_document(d, codec, thread_id, "", version)
-        if old is None:
-            raise CheckpointNotFound(f"session {session!r} has no version {version!r}, or it was pruned; see history()")
-        _decoded(session, old)  # Raises if it cannot be read, before anything is stored.
-        before = yield from replaced_document(d, codec, thread_id)
-        metadata = yield from _store(d, codec, change, thread_id, before, old.values, old.metadata)
-        return old._replace(metadata=metadata)
-
-    return (yield from once(d, change, steps()))
+def _version_of(thread_id: str, before: Before, values: Mapping[str, Any], metadata: Mapping[str, Any]) -> Version:
+    """Return the version of a session with these values and no others."""
+    now = datetime.now(timezone.utc).isoformat()
+    created_at = before.metadata.get("created_at") or metadata["created_at"] or now
+    return next_version(thread_id, before, values, {**metadata, "created_at": created_at, "updated_at": now})
 
 
-def _store(
-    d: SqlDialect,
-    codec: Values,
-    change: Attempt[Any],
-    thread_id: str,
-    before: Document | None,
-    values: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-) -> Steps[Mapping[str, Any]]:
-    """Store all values of a version; return its metadata."""
-    created_at = before and before.metadata.get("created_at")
-    metadata = {**metadata, "created_at": created_at or metadata["created_at"] or change.at, "updated_at": change.at}
-    interrupt = values["interrupt"]
-    question = None if interrupt is None else Question(_question_id(interrupt), interrupt)
-    yield from store_document(d, codec, change, (thread_id, ""), before, values, metadata, question)
-    return metadata
+def _existing(thread_id: str, version: str, found: CheckpointTuple | None) -> CheckpointTuple:
+    """Return a version that was found, and can be read."""
+    if found is None:
+        raise CheckpointNotFound(f"session {thread_id!r} has no version {version!r}, or it was pruned; see history()")
+    _decoded(thread_id, found)
+    return found
+
+
+def _restored(thread_id: str, before: Before, old: CheckpointTuple) -> Version:
+    return _version_of(thread_id, before, old.checkpoint["channel_values"], cast("Mapping[str, Any]", old.metadata))
+
+
+def _question(version: Version) -> Question | None:
+    interrupt = version.checkpoint["channel_values"]["interrupt"]
+    return None if interrupt is None else Question(_question_id(interrupt), interrupt)
 
 
 def _question_id(interrupt: Any) -> str:
@@ -354,8 +318,8 @@ def _encoded(checkpoint: SessionCheckpoint) -> tuple[dict[str, Any], dict[str, A
     }
 
 
-def _decoded(thread_id: str, found: Document) -> SessionCheckpoint:
-    values, metadata = found.values, found.metadata
+def _decoded(thread_id: str, found: CheckpointTuple) -> SessionCheckpoint:
+    values, metadata = found.checkpoint["channel_values"], cast("Mapping[str, Any]", found.metadata)
     try:
         return SessionCheckpoint(
             thread_id,
@@ -367,7 +331,7 @@ def _decoded(thread_id: str, found: Document) -> SessionCheckpoint:
             datetime.fromisoformat(metadata["updated_at"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise misshapen(found.key, "checkpoint", error) from error
+        raise misshapen(found.config, "checkpoint", error) from error
 
 
 def _session_version(found: CheckpointRecord) -> SessionVersion:
@@ -381,15 +345,11 @@ def _session_version(found: CheckpointRecord) -> SessionVersion:
             datetime.fromisoformat(metadata["updated_at"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise misshapen(key_of(found.config), "metadata", error) from error
+        raise misshapen(found.config, "metadata", error) from error
 
 
 def _version(version: str) -> str:
     return text("version", version, MAX_ID)
-
-
-def _config(thread_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
 
 
 def _event(checkpoint: SessionCheckpoint) -> SessionEvent:

@@ -35,7 +35,6 @@ from langgraph_checkpoint_custom.cli.output import counted, progress, say, size,
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.keys import KIND_MARK, MAX_ID, Key, config_of, text, thread_text
-from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
 from langgraph_checkpoint_custom.operations.delete import delete_thread, prune_thread
 from langgraph_checkpoint_custom.operations.delete import rollback as rollback_thread
 from langgraph_checkpoint_custom.operations.sizes import (
@@ -161,7 +160,6 @@ def rollback(
 ) -> None:
     """Make a checkpoint the newest: delete everything after it, in all namespaces, and its own pending writes."""
     key = Key(thread_text(thread), "", text("checkpoint_id", checkpoint, MAX_ID))
-    check_kind("rollback", key.thread_id)
     _on_threads(
         _Asked([thread], False, dry_run, yes, url, schema, tenant, False, as_json),
         lambda saver, one: rollback_thread(saver.backend.dialect, key),

@@ -32,9 +32,9 @@ from langgraph_checkpoint_custom.model.keys import (
     WriteRow,
     channel_text,
     claim_of,
+    key_of,
     location_of_checkpoint,
     location_of_write,
-    own_key_of,
     text,
 )
 
@@ -162,7 +162,7 @@ def encode_writes(
     codec: Values, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
 ) -> EncodedWrites | Offload:
     """Encode the outputs of a task; returns an `Offload` if sealing takes long, as `encode_checkpoint` does."""
-    key = own_key_of(config)
+    key = key_of(config)
     if key.checkpoint_id is None:
         raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
     task_id = text("task_id", task_id, MAX_ID)

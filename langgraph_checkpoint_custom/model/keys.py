@@ -335,17 +335,6 @@ def key_of(config: RunnableConfig) -> Key:
     )
 
 
-def own_key_of(config: RunnableConfig) -> Key:
-    """The key that a config names, for a write of LangGraph's: not a thread of another framework."""
-    key = key_of(config)
-    if key.thread_id.startswith(KIND_MARK):
-        raise ConfigError(
-            "thread_id begins with a record separator (U+001E), which marks the threads of other frameworks; a graph "
-            "needs a thread of its own"
-        )
-    return key
-
-
 def claim_of(config: RunnableConfig) -> str | None:
     """The token of the claim in a config that names a thread, or None."""
     token = config["configurable"].get(CLAIM_KEY)

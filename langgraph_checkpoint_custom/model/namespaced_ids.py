@@ -39,26 +39,10 @@ def name_of(thread_id: str) -> tuple[str, ...]:
     return tuple(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), part) for part in thread_id.split("/")[1:])
 
 
-# Operations that are refused for a kind of thread, because they would lose data that is not in its versions. The text
-# gives the reason and the replacement.
-_REFUSED = {
-    ("cubeloop", "rollback"): "its messages are a log without versions; CubeLoopCheckpointer.fork goes back to a run",
-    ("cubeloop", "fork_thread"): "its messages would not come along; CubeLoopCheckpointer.fork takes them",
-    (
-        "cubeloop",
-        "delete_checkpoint",
-    ): "its messages are one checkpoint, and the others its versions; prune drops these",
-}
-
-
-def check_kind(operation: str, thread_id: str, target: str | None = None) -> None:
-    """Raise ConfigError if an operation cannot work on this kind of thread, or would copy it to another kind."""
-    kind = kind_of(thread_id)
-    if (kind, operation) in _REFUSED:
-        reason = _REFUSED[kind or "", operation]
-        raise ConfigError(f"{operation} cannot be used on thread {thread_id!r} of the framework {kind}: {reason}")
-    if target is not None and kind_of(target) != kind:
-        own, other = (which or "LangGraph" for which in (kind, kind_of(target)))
+def check_kind(operation: str, thread_id: str, target: str) -> None:
+    """Raise ConfigError if an operation would copy a thread to another kind."""
+    if kind_of(target) != kind_of(thread_id):
+        own, other = (which or "LangGraph" for which in (kind_of(thread_id), kind_of(target)))
         raise ConfigError(
             f"{operation} cannot make thread {target!r} of the framework {other} from one of the framework {own}"
         )

@@ -6,34 +6,32 @@ Must not know: SQL, connections, terminals, pages, the frameworks' packages: wha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.raw import plain
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, message_of
 
-# The namespace of CubeLoop's log, whose writes are the messages.
-LOGS = {"cubeloop": "messages"}
-# The channel that has the messages of the others.
+# The channel that has the messages of all of them.
 _MESSAGES = "messages"
 
 
-def chat_of_framework(kind: str | None, values: Mapping[str, Any], entries: Sequence[Any] = ()) -> list[Message] | None:
+def chat_of_framework(kind: str | None, values: Mapping[str, Any]) -> list[Message] | None:
     """Return the chat of another framework's thread; None if it has none, or if its form is not known.
 
     Args:
         kind: The kind of the thread.
         values: The channel values of its newest checkpoint.
-        entries: The entries of its log, if it has one.
     """
+    stored = plain(values.get(_MESSAGES))
     if kind == "session":
-        return chat_of(values.get(_MESSAGES))
+        return chat_of(stored)
+    entries = stored if isinstance(stored, list) else []
     if kind == "cubeloop":
         raw = [_json(each.get("message")) for each in map(plain, entries) if isinstance(each, dict)]
         found = [message_of(_cubeloop(each)) for each in raw if isinstance(each, dict)]
     elif kind == "pydantic-deep":
-        stored = plain(values.get(_MESSAGES))
-        raw = [_json(each) for each in stored] if isinstance(stored, list) else []
+        raw = [_json(each) for each in entries]
         found = [message_of(made) for each in raw if isinstance(each, dict) for made in _pydantic_ai(each)]
     else:
         return None

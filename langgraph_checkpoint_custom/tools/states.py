@@ -12,14 +12,14 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.errors import CheckpointError, CorruptCheckpoint
-from langgraph_checkpoint_custom.model.keys import config_of, key_of
+from langgraph_checkpoint_custom.model.keys import key_of
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of
 from langgraph_checkpoint_custom.operations.inspector import WriteSize, sizes_of_checkpoint
 from langgraph_checkpoint_custom.operations.thread_states import sent_to
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
 from langgraph_checkpoint_custom.tools.display import counted
-from langgraph_checkpoint_custom.tools.frameworks import LOGS, chat_of_framework
+from langgraph_checkpoint_custom.tools.frameworks import chat_of_framework
 
 # Channels of LangGraph's own.
 _INNER = ("branch:", "join:", "__start__", "__pregel_", "__input__", "__previous__")
@@ -69,11 +69,10 @@ def channels_of(saver: CheckpointSaver, found: CheckpointTuple) -> list[Channel]
     kind = kind_of(where["thread_id"])
     if kind is None or where["checkpoint_ns"]:
         return channels
-    entries = _log(saver, where["thread_id"], kind, values)
-    chat = chat_of_framework(kind, values, entries)
+    chat = chat_of_framework(kind, values)
     if not chat:
         return channels
-    own = Channel("messages", values.get("messages", entries), chat, f"the chat of a {kind} thread")
+    own = Channel("messages", values["messages"], chat, f"the chat of a {kind} thread")
     return [own, *(channel for channel in channels if channel.name != "messages")]
 
 
@@ -107,14 +106,6 @@ def _rebuilt_channels(saver: CheckpointSaver, found: CheckpointTuple) -> Iterato
             )
             parts = writes if seed is None else [seed, *writes]
             yield Channel(name, note=note, readable=False, rebuilt=True, writes=parts)
-
-
-def _log(saver: CheckpointSaver, thread_id: str, kind: str, values: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the entries of another framework's log, if it has one."""
-    if kind not in LOGS or not isinstance(values.get("log"), str):
-        return ()
-    log = saver.get_tuple(config_of(thread_id, LOGS[kind], values["log"]))
-    return [value for _, _, value in (log and log.pending_writes) or ()]
 
 
 def reason_of(error: CheckpointError) -> str:

@@ -11,11 +11,7 @@ from typing import Any
 import psycopg
 
 from langgraph_checkpoint_custom import CheckpointSaver
-from langgraph_checkpoint_custom.adapters.documents import read_document, store_document
-from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
-from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.adapters.documents import Documents, next_version
 from tests.stores import Store
 
 # Texts that are allowed in names and have a meaning in paths, SQL, URLs or this package.
@@ -38,20 +34,12 @@ class Calls:
         return call
 
 
-@operation("exclusive", locks=["thread_id"])
-def _store(
-    d: SqlDialect, codec: Values, thread_id: str, values: Mapping[str, Any], metadata: Mapping[str, Any]
-) -> Steps[None]:
-    before = yield from read_document(d, codec, thread_id)
-    before = before and before._replace(values={}, versions={})
-    yield from store_document(d, codec, attempt(), (thread_id, ""), before, values, metadata)
-
-
 def put_document(
     saver: CheckpointSaver, thread_id: str, values: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> None:
     """Store a version that no adapter would have stored."""
-    OperationRunner(saver).run(_store, thread_id, values, metadata)
+    documents = Documents(saver)
+    documents.put(next_version(thread_id, documents.newest(thread_id), values, metadata))
 
 
 def damage(store: Store) -> None:

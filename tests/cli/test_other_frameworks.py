@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
 from tests.adapters.test_documents import THREAD, add, values
 from tests.cli.conftest import Cli
@@ -19,7 +18,7 @@ def one_of_each(cli: Cli) -> None:
         saver.setup()
         chain(saver, "1")
         for _ in range(3):
-            OperationRunner(saver).run(add, attempt(), THREAD, {})
+            add(saver, {})
 
 
 def test_threads_are_listed_with_their_kind(cli: Cli) -> None:
@@ -47,8 +46,8 @@ def test_threads_are_named_as_they_are_listed(cli: Cli) -> None:
     cli("copy", SHOWN, copy)
     cli("delete", SHOWN, "--yes")
     with cli.store.open() as saver:
-        assert values(OperationRunner(saver)) is None
-        assert values(OperationRunner(saver), THREAD.replace("a thread", "copy")) == {"number": 3}
+        assert values(saver) is None
+        assert values(saver, THREAD.replace("a thread", "copy")) == {"number": 3}
 
 
 def test_all_are_deleted_and_only_langgraphs_are_pruned(cli: Cli) -> None:

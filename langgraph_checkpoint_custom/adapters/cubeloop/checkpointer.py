@@ -1,40 +1,52 @@
-"""`CubeLoopCheckpointer`, which implements CubeLoop's `Checkpointer` protocol."""
+"""`CubeLoopCheckpointer`, which implements CubeLoop's `Checkpointer` protocol.
+
+A thread of CubeLoop is a document with these channels, each from its first use on:
+
+- `messages`: an entry for each message, with its run
+- `extra`: the values of `save_extra`, by key
+- `parent`: the thread that this one is a fork of
+- `claimed`, `completed`: the ids of the runs that were begun but not completed, and of the completed ones in the order
+  of their completion
+- `pending`: the request that waits for an answer, with its question and its run, or None
+- `answers`: the answers, by run and question
+
+The framework's objects are stored as text: the JSON of pydantic's `to_jsonable_python`. JSON has integers of any size,
+and msgpack does not.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
+from langgraph.checkpoint.base import CheckpointTuple
 from pydantic import Field, TypeAdapter
 from pydantic_core import from_json, to_jsonable_python
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.adapters.cubeloop.framework import HitlRequest, Message, base, exceptions
-from langgraph_checkpoint_custom.adapters.cubeloop.operations import (
-    Channels,
-    Revise,
-    change_thread,
-    completed_until,
-    corrupt,
-    fork_thread,
-    name,
-    not_found,
-    of_runs,
-    read_messages,
-    read_thread,
-    stored,
-)
-from langgraph_checkpoint_custom.adapters.runner import Make, OperationRunner, attempt
-from langgraph_checkpoint_custom.errors import ConfigError, Contention, CorruptCheckpoint
+from langgraph_checkpoint_custom.adapters.documents import Before, Documents, next_version
+from langgraph_checkpoint_custom.errors import CheckpointConflict, ConfigError, Contention, CorruptCheckpoint
+from langgraph_checkpoint_custom.model.namespaced_ids import name_of, thread_of
+from langgraph_checkpoint_custom.model.records import Question
+from langgraph_checkpoint_custom.operations.delete import prune_thread
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 if TYPE_CHECKING:
     from cubeloop.types import JsonObject, StructuredValue
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Channels = Mapping[str, Any]
+# Takes the channels of a thread and returns those that change; None if nothing is to be stored.
+Revise = Callable[[Channels], Channels | None]
+
+KIND = "cubeloop"
+# The number of versions of a thread that stay when the others are deleted, and of changes between two such deletions.
+# After a lost reply, the version that was stored is looked for. It is still there: 100 other changes of the thread take
+# longer than the first attempts to reconnect.
+VERSIONS = 100
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="role")])
@@ -52,7 +64,7 @@ class CubeLoopCheckpointer:
 
     def __init__(self, saver: CheckpointSaver) -> None:
         self._saver = saver
-        self._runner = OperationRunner(saver)
+        self._documents = Documents(saver, "reject")
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,12 +74,12 @@ class CubeLoopCheckpointer:
 
     async def load(self, thread_id: str) -> base.CheckpointData | None:
         """Return the messages and the extra of a thread; None if it has neither."""
-        found = await self._do(read_messages, stored(thread_id))
-        if found is None or found[0].keys().isdisjoint(("extra", "log")):
+        channels = await self._read(thread_id)
+        if channels is None or channels.keys().isdisjoint(("extra", "messages")):
             return None
-        channels, entries = found
         extra = {key: _read(text) for key, text in channels.get("extra", {}).items()}
-        return base.CheckpointData(_messages(thread_id, entries), extra, channels.get("parent"))
+        messages = _messages(thread_id, channels.get("messages", ()))
+        return base.CheckpointData(messages, extra, channels.get("parent"))
 
     async def delete(self, thread_id: str) -> None:
         """Delete a thread with everything that was stored for it. Not in the protocol."""
@@ -82,10 +94,10 @@ class CubeLoopCheckpointer:
             for run_id in channels.get("completed", ()):
                 if run_id in runs:
                     raise _is_completed(thread_id, run_id)
-            return {}
+            return {"messages": [*channels.get("messages", ()), *entries]}
 
         if entries:
-            await self._change(thread_id, check, entries)
+            await self._change(thread_id, check)
 
     async def save_extra(self, thread_id: str, extra: JsonObject) -> None:
         """Merge values into the extra of a thread."""
@@ -103,13 +115,13 @@ class CubeLoopCheckpointer:
 
     async def load_pending(self, thread_id: str) -> tuple[HitlRequest, str | None] | None:
         """Return the pending request and its run."""
-        pending = (await self._do(read_thread, stored(thread_id))).get("pending")
+        pending = (await self._read(thread_id) or {}).get("pending")
         if pending is None:
             return None
         try:
             return HitlRequest.model_validate(_read(pending["request"])), pending["run"]
         except ValueError as error:
-            raise corrupt(thread_id, "the pending request", error) from error
+            raise _corrupt(thread_id, "the pending request", error) from error
 
     async def load_pending_request(self, thread_id: str) -> HitlRequest | None:
         """Return the pending request."""
@@ -147,7 +159,7 @@ class CubeLoopCheckpointer:
         self, thread_id: str, question_id: str, *, run_id: str | None = None
     ) -> StructuredValue | None:
         """Return the stored answer, or None."""
-        answers = (await self._do(read_thread, stored(thread_id))).get("answers", {})
+        answers = (await self._read(thread_id) or {}).get("answers", {})
         answer: StructuredValue = _read(answers.get(run_id or "", {}).get(question_id, "null"))
         return answer
 
@@ -204,33 +216,87 @@ class CubeLoopCheckpointer:
 
     async def snapshot(self, thread_id: str, *, after_run_id: str) -> list[Message]:
         """Return the messages of the runs that were completed up to this run, and those of no run."""
-        found = await self._do(read_messages, stored(thread_id))
-        if found is None:
-            raise not_found(thread_id)
-        channels, entries = found
-        return _messages(thread_id, of_runs(completed_until(thread_id, channels, after_run_id), entries))
+        channels = await self._read(thread_id)
+        if channels is None:
+            raise _not_found(thread_id)
+        return _messages(thread_id, _of_runs(_completed_until(thread_id, channels, after_run_id), channels))
 
     async def fork(
         self, src_thread_id: str, new_thread_id: str, *, after_run_id: str, metadata: JsonObject | None = None
     ) -> None:
         """Start a new thread with the messages that `snapshot` returns, the extra and the runs."""
         extra = {} if metadata is None else _by_key({"fork": metadata})
-        await self._do(fork_thread, attempt(), stored(src_thread_id), stored(new_thread_id), after_run_id, extra)
+        source = await self._read(src_thread_id)
+        if source is None:
+            raise _not_found(src_thread_id)
+        runs = _completed_until(src_thread_id, source, after_run_id)
+        copied = {"extra": {**source.get("extra", {}), **extra}, "parent": src_thread_id, "completed": runs}
+        if entries := _of_runs(runs, source):
+            copied["messages"] = entries
 
-    async def _change(self, thread_id: str, revise: Revise, entries: Sequence[Any] = ()) -> bool:
-        return await self._do(change_thread, attempt(), stored(thread_id), revise, entries)
+        def begin(channels: Channels) -> Channels:
+            if channels:
+                raise exceptions.ThreadAlreadyExistsError(
+                    f"thread {new_thread_id!r} already exists; nothing was copied to it"
+                )
+            return copied
 
-    async def _do(self, make: Make[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an operation; raise its errors as the framework's, where that has such an error."""
-        try:
-            return await self._runner.arun(make, *args, **kwargs)
-        except Contention as error:
-            raise exceptions.CheckpointerLockTimeoutError(str(error)) from error
-        except CorruptCheckpoint as error:
-            if error.thread_id is None:
-                raise
-            where = f"namespace {error.checkpoint_ns!r}, checkpoint {error.checkpoint_id!r}, channel {error.channel!r}"
-            raise corrupt(name(error.thread_id), where, error) from error
+        await self._change(new_thread_id, begin)
+
+    async def _read(self, thread_id: str) -> Channels | None:
+        """Return the channels of a thread; None if there is no such thread."""
+        with _as_frameworks_errors():
+            found = await self._documents.aread(stored(thread_id))
+        return None if found is None else found.checkpoint["channel_values"]
+
+    async def _change(self, thread_id: str, revise: Revise) -> bool:
+        """Store what `revise` makes of a thread's channels; return whether it changed something.
+
+        If somebody else changes the thread at the same time, `revise` is called again with the new channels.
+        """
+        stored_id = stored(thread_id)
+        with _as_frameworks_errors():
+            while True:
+                found = await self._documents.aread(stored_id)
+                before = _before(found)
+                changed = revise(before.values)
+                if changed is None:
+                    return False
+                version = next_version(stored_id, before, changed)
+                try:
+                    await self._documents.aput(version)
+                except CheckpointConflict:
+                    # It may have been stored, and the reply was lost, and then somebody else went on from there.
+                    if not [one async for one in self._saver.ahistory(version.own_config)]:
+                        continue
+                break
+            if pending := version.checkpoint["channel_values"].get("pending"):
+                await self._documents.aask(version, Question(str(pending["question"]), _asked(pending)))
+            if (step := version.metadata["step"]) and step % VERSIONS == 0:
+                dialect, driver, _ = self._saver.backend
+                await driver.arun(prune_thread(dialect, stored_id, VERSIONS))
+            return True
+
+
+def _before(found: CheckpointTuple | None) -> Before:
+    if found is None:
+        return Before()
+    checkpoint = found.checkpoint
+    return Before(checkpoint["id"], found.metadata, checkpoint["channel_values"], checkpoint["channel_versions"])
+
+
+@contextmanager
+def _as_frameworks_errors() -> Iterator[None]:
+    """Raise our errors as the framework's, where that has such an error."""
+    try:
+        yield
+    except Contention as error:
+        raise exceptions.CheckpointerLockTimeoutError(str(error)) from error
+    except CorruptCheckpoint as error:
+        if error.thread_id is None:
+            raise
+        where = f"namespace {error.checkpoint_ns!r}, checkpoint {error.checkpoint_id!r}, channel {error.channel!r}"
+        raise _corrupt(name_of(error.thread_id)[0], where, error) from error
 
 
 def _messages(thread_id: str, entries: Sequence[Any]) -> list[Message]:
@@ -240,7 +306,7 @@ def _messages(thread_id: str, entries: Sequence[Any]) -> list[Message]:
             # Not `validate_json`: it makes a model without fields of a dict in a tool's details.
             messages.append(_MESSAGE.validate_python(_read(entry["message"])))
         except ValueError as error:
-            raise corrupt(thread_id, f"message {index}", error) from error
+            raise _corrupt(thread_id, f"message {index}", error) from error
     return messages
 
 
@@ -268,3 +334,44 @@ def _is_completed(thread_id: str, run_id: str) -> exceptions.RunAlreadyCompleted
     return exceptions.RunAlreadyCompletedError(
         f"run {run_id!r} of thread {thread_id!r} is completed; nothing was stored. Begin a run with another id"
     )
+
+
+def _asked(pending: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a pending request asks, for people; the request itself stays JSON text."""
+    asked: dict[str, Any] = {"request": pending["request"], "run": pending["run"]}
+    try:
+        payload = json.loads(pending["request"])["payload"]
+        prompts = [payload.get("prompt"), *(each["prompt"] for each in payload.get("questions") or ())]
+        question = " ".join(filter(None, prompts)) or f"May {payload['tool_name']} be called?"
+    except (KeyError, TypeError, ValueError, AttributeError):  # A request of a later version of the framework.
+        return asked
+    return {"question": question, **asked}
+
+
+def _completed_until(thread_id: str, channels: Channels, until: str) -> list[str]:
+    """Return the runs that were completed up to one, in the order of their completion."""
+    completed: list[str] = channels.get("completed", [])
+    if until not in completed:
+        raise exceptions.RunNotCompletedError(f"run {until!r} of thread {thread_id!r} is not completed")
+    return completed[: completed.index(until) + 1]
+
+
+def _of_runs(runs: Sequence[str], channels: Channels) -> list[Any]:
+    """Return the entries of some runs, and those without a run."""
+    chosen = {None, *runs}
+    return [entry for entry in channels.get("messages", ()) if entry["run"] in chosen]
+
+
+def _not_found(thread_id: str) -> exceptions.ThreadNotFoundError:
+    return exceptions.ThreadNotFoundError(f"there is no thread {thread_id!r}")
+
+
+def _corrupt(thread_id: str, where: str, cause: Exception) -> exceptions.CheckpointCorruptionError:
+    return exceptions.CheckpointCorruptionError(
+        thread_id=thread_id, backend="langgraph_checkpoint_custom", row_ref=where, cause=cause
+    )
+
+
+def stored(thread_id: str) -> str:
+    """Return the id under which a thread is stored."""
+    return thread_of(KIND, thread_id)

@@ -13,6 +13,7 @@ from cubeloop.checkpointer.exceptions import (
     CheckpointCorruptionError,
     CheckpointerLockTimeoutError,
     RunAlreadyCompletedError,
+    ThreadAlreadyExistsError,
 )
 from cubeloop.hitl.types import ApproveRequest, AskRequest, HitlRequest, Question
 from cubeloop.providers.base import (
@@ -29,13 +30,8 @@ from cubeloop.providers.base import (
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
-from langgraph_checkpoint_custom.adapters.cubeloop.operations import (
-    LOG,
-    VERSIONS,
-    change_thread,
-    stored,
-)
-from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
+from langgraph_checkpoint_custom.adapters.cubeloop.checkpointer import VERSIONS, stored
+from langgraph_checkpoint_custom.adapters.documents import Version
 from tests.behaviour.helpers import Database
 from tests.conftest import needs_error_codes
 from tests.stores import Store
@@ -131,33 +127,64 @@ async def test_a_pending_request_is_listed_until_it_is_answered(store: Store) ->
 
 
 async def test_only_old_versions_are_deleted(saver: CheckpointSaver) -> None:
-    checkpointer, runner, thread_id = CubeLoopCheckpointer(saver), OperationRunner(saver), stored("thread")
+    checkpointer, thread_id = CubeLoopCheckpointer(saver), stored("thread")
     await run(checkpointer, "run")
     await checkpointer.append("thread", MESSAGES[:1])
-    early = attempt()
-    assert await runner.arun(change_thread, early, thread_id, lambda channels: {"extra": {"large": f'"{"x" * 2000}"'}})
-    for number in range(VERSIONS - 10):
-        await checkpointer.save_extra("thread", {"number": number})
-    lost = attempt()
-    assert await runner.arun(
-        change_thread, lost, thread_id, lambda channels: {"extra": {**channels["extra"], "b": "1"}}
-    )
-    for number in range(VERSIONS + 8):
+    await checkpointer.save_extra("thread", {"large": "x" * 2000})
+    for number in range(2 * VERSIONS):
         await checkpointer.append("thread", [user(f"{number}")])
-        if number == VERSIONS // 2:  # The first hundred versions are deleted by now, but not this one.
-            assert await runner.arun(change_thread, lost, thread_id, lambda channels: pytest.fail("made twice"))
-    history = list(saver.history({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}))
+    history = list(saver.history({"configurable": {"thread_id": thread_id}}))
     assert VERSIONS <= len(history) < 2 * VERSIONS
-    assert len(list(saver.history({"configurable": {"thread_id": thread_id, "checkpoint_ns": LOG}}))) == 1
     found = await loaded(checkpointer)
-    assert found.messages == [user("run", "run"), MESSAGES[0], *(user(f"{n}") for n in range(VERSIONS + 8))]
-    assert found.extra == {"large": "x" * 2000, "number": VERSIONS - 11, "b": 1}
+    assert found.messages == [user("run", "run"), MESSAGES[0], *(user(f"{n}") for n in range(2 * VERSIONS))]
+    assert found.extra == {"large": "x" * 2000}
     with pytest.raises(RunAlreadyCompletedError):
         await checkpointer.claim_run("thread", "run")
     saver.prune([thread_id])
     assert await loaded(checkpointer) == found
     await checkpointer.append("thread", [user("last")])
-    assert texts((await loaded(checkpointer)).messages)[-2:] == [f"{VERSIONS + 7}", "last"]
+    assert texts((await loaded(checkpointer)).messages)[-2:] == [f"{2 * VERSIONS - 1}", "last"]
+
+
+async def test_a_change_whose_answer_was_lost_is_made_once(
+    saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stored, somebody else went on from there, and then it is tried again."""
+    checkpointer, other = CubeLoopCheckpointer(saver), CubeLoopCheckpointer(saver)
+    put = checkpointer._documents.aput
+    stored_versions: list[Version] = []
+
+    async def put_and_again(version: Version) -> None:
+        stored_versions.append(version)
+        await put(version)
+        await other.append("thread", [user(f"other {len(stored_versions)}")])
+        await put(version)
+
+    monkeypatch.setattr(checkpointer._documents, "aput", put_and_again)
+    await checkpointer.claim_run("thread", "run")
+    await checkpointer.append("thread", [user("mine", "run")])
+    await checkpointer.mark_run_complete("thread", "run")
+    assert len(stored_versions) == 3
+    assert texts((await loaded(checkpointer)).messages) == ["other 1", "mine", "other 2", "other 3"]
+    monkeypatch.undo()
+    await checkpointer.fork("thread", "fork", after_run_id="run")
+    with pytest.raises(ThreadAlreadyExistsError):
+        await other.fork("thread", "fork", after_run_id="run")
+
+
+async def test_many_changes_at_once_lose_nothing(saver: CheckpointSaver) -> None:
+    checkpointers = [CubeLoopCheckpointer(saver) for _ in range(8)]
+    await asyncio.gather(
+        *(one.append("thread", [user(f"{n} a"), user(f"{n} b")]) for n, one in enumerate(checkpointers)),
+        *(one.save_extra("thread", {f"{n}": n}) for n, one in enumerate(checkpointers)),
+    )
+    claims = await asyncio.gather(*(one.claim_run("thread", "run") for one in checkpointers), return_exceptions=True)
+    assert claims.count(None) == 1
+    found = await loaded(checkpointers[0])
+    assert found.extra == {f"{n}": n for n in range(8)}
+    said = texts(found.messages)
+    assert sorted(said) == sorted(f"{n} {half}" for n in range(8) for half in "ab")
+    assert [one.replace("a", "b") for one in said[::2]] == said[1::2]
 
 
 @needs_error_codes
@@ -182,21 +209,17 @@ async def test_an_invalid_message_raises_with_its_location(saver: CheckpointSave
     assert (caught.value.thread_id, caught.value.row_ref) == ("thread", "message 1")
     assert isinstance(caught.value.__cause__, ValueError)
     pending = {"question": "a", "run": None, "request": "{}"}
-    await OperationRunner(saver).arun(change_thread, attempt(), stored("thread"), lambda channels: {"pending": pending})
+    await checkpointer._change("thread", lambda channels: {"pending": pending})
     with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the pending request"):
         await checkpointer.load_pending("thread")
-    await OperationRunner(saver).arun(change_thread, attempt(), stored("thread"), lambda channels: {"log": "another"})
-    with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the messages\): they are missing"):
-        await checkpointer.load("thread")
 
 
 async def test_damaged_bytes_raise_with_their_location(store: Store, saver: CheckpointSaver) -> None:
     checkpointer = CubeLoopCheckpointer(saver)
-    await checkpointer.append("thread", [user("a")])
+    await checkpointer.append("thread", [user("a" * 20_000)])
     await checkpointer.save_extra("other", {"a": "x" * 20_000})
-    for table in ("blobs", "writes"):
-        Database(store).run(f"UPDATE {table} SET value = :data", data=b"\xc1")
-    with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*'messages'.*channel 'entry'") as caught:
+    Database(store).run("UPDATE blobs SET value = :data", data=b"\xc1")
+    with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*channel 'messages'") as caught:
         await checkpointer.load("thread")
     assert (caught.value.thread_id, type(caught.value.__cause__)) == ("thread", CorruptCheckpoint)
     with pytest.raises(CheckpointCorruptionError, match=r"thread 'other' .*channel 'extra'"):

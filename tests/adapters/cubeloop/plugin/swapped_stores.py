@@ -23,7 +23,7 @@ from cubeloop.checkpointer import memory, sqlite
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
-from langgraph_checkpoint_custom.adapters.cubeloop.operations import read_thread, stored
+from langgraph_checkpoint_custom.adapters.cubeloop.checkpointer import stored
 
 opened = ExitStack()
 savers: dict[str, CheckpointSaver] = {}
@@ -57,7 +57,8 @@ class Memory(CubeLoopCheckpointer):
     @property
     def _runs(self) -> dict[str, dict[str, Run]]:
         """The stored runs of the threads that the tests look at."""
-        found = {thread_id: self._runner.run(read_thread, stored(thread_id)) for thread_id in ("t", "src")}
+        read = {thread_id: self._documents.read(stored(thread_id)) for thread_id in ("t", "src")}
+        found = {thread_id: one.checkpoint["channel_values"] if one else {} for thread_id, one in read.items()}
         return {
             thread_id: {
                 **dict.fromkeys(channels.get("claimed", ()), Run()),
