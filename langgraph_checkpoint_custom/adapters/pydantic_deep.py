@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
@@ -218,8 +218,7 @@ def _current(stored: Iterable[_Record]) -> list[_Record]:
     return sorted(newest.values(), key=lambda one: one.sort_key)
 
 
-def _record(config: RunnableConfig, found: Mapping[str, Any]) -> _Record:
-    metadata = cast("Mapping[str, Any]", found)
+def _record(config: RunnableConfig, metadata: Mapping[str, Any]) -> _Record:
     try:
         created_at = datetime.fromisoformat(metadata["created_at"])
         return _Record(config, **{name: metadata[name] for name in _NAMES} | {"created_at": created_at})

@@ -6,12 +6,10 @@ The methods are the simple ones of the TypeScript package `deepagentsdk`: save, 
 from __future__ import annotations
 
 import json
-import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from inspect import isawaitable, iscoroutinefunction
 from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -28,7 +26,6 @@ from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 _KIND = "session"
 _STATE = "state/"
-_LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 
 @dataclass
@@ -126,18 +123,6 @@ class SessionVersion(NamedTuple):
     updated_at: datetime
 
 
-class SessionEvent(NamedTuple):
-    """A session that was saved or loaded; `messages` is the number of messages."""
-
-    thread_id: str
-    step: int
-    messages: int
-
-
-# It may be an async function; only the async methods can await one.
-OnSession = Callable[[SessionEvent], object]
-
-
 @shared_docstrings
 class SessionStore:
     """Stores sessions by thread id; every save is a new version.
@@ -148,56 +133,33 @@ class SessionStore:
     Args:
         saver: The saver to store with; it stays yours to close.
         namespace: The owner of the sessions. Other namespaces cannot read, list or delete them.
-        on_saved: Called with a `SessionEvent` after each save and restore. Errors in it are logged and change nothing.
-        on_loaded: Called with a `SessionEvent` after each load that finds a session, in the same way.
     """
 
-    def __init__(
-        self,
-        saver: CheckpointSaver,
-        namespace: str = "default",
-        *,
-        on_saved: OnSession | None = None,
-        on_loaded: OnSession | None = None,
-    ) -> None:
+    def __init__(self, saver: CheckpointSaver, namespace: str = "default") -> None:
         self._saver = saver
         self._documents = Documents(saver)
         self._namespace = namespace
         self._prefix = thread_of(_KIND, namespace, "")
-        self._on_saved = on_saved
-        self._on_loaded = on_loaded
 
     def save(self, checkpoint: SessionCheckpoint) -> None:
         """Save a session as a new version; `created_at` stays that of the first save."""
-        hook = _sync("on_saved", self._on_saved)
-        event, thread_id, content = _event(checkpoint), self._thread_id(checkpoint.thread_id), _encoded(checkpoint)
+        thread_id, content = self._thread_id(checkpoint.thread_id), _encoded(checkpoint)
         self._put(_version_of(thread_id, self._documents.newest(thread_id), *content))
-        _call(hook, event)
 
     async def asave(self, checkpoint: SessionCheckpoint) -> None:
         """Async version of `save`."""
-        event, thread_id, content = _event(checkpoint), self._thread_id(checkpoint.thread_id), _encoded(checkpoint)
+        thread_id, content = self._thread_id(checkpoint.thread_id), _encoded(checkpoint)
         await self._aput(_version_of(thread_id, await self._documents.anewest(thread_id), *content))
-        await _acall(self._on_saved, event)
 
     def load(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
         """Return a session as it was last saved, or one of its versions; None if there is none."""
-        hook = _sync("on_loaded", self._on_loaded)
         found = self._documents.read(self._thread_id(thread_id), version and _version(version))
-        if found is None:
-            return None
-        checkpoint = _decoded(thread_id, found)
-        _call(hook, _event(checkpoint))
-        return checkpoint
+        return found and _decoded(thread_id, found)
 
     async def aload(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
         """Async version of `load`."""
         found = await self._documents.aread(self._thread_id(thread_id), version and _version(version))
-        if found is None:
-            return None
-        checkpoint = _decoded(thread_id, found)
-        await _acall(self._on_loaded, _event(checkpoint))
-        return checkpoint
+        return found and _decoded(thread_id, found)
 
     def list(self) -> Sequence[str]:
         """Return the thread ids of all sessions, the one that was saved last first, without reading the sessions."""
@@ -237,14 +199,11 @@ class SessionStore:
         Raises:
             CheckpointNotFound: The session does not have this version.
         """
-        hook = _sync("on_saved", self._on_saved)
         stored_id = self._thread_id(thread_id)
         old = _existing(thread_id, version, self._documents.read(stored_id, _version(version)))
         restored = _restored(stored_id, self._documents.newest(stored_id), old)
         self._put(restored)
-        checkpoint = _decoded(thread_id, old._replace(metadata=restored.metadata))
-        _call(hook, _event(checkpoint))
-        return checkpoint
+        return _decoded(thread_id, old._replace(metadata=restored.metadata))
 
     async def arestore(self, thread_id: str, version: str) -> SessionCheckpoint:
         """Async version of `restore`."""
@@ -252,9 +211,7 @@ class SessionStore:
         old = _existing(thread_id, version, await self._documents.aread(stored_id, _version(version)))
         restored = _restored(stored_id, await self._documents.anewest(stored_id), old)
         await self._aput(restored)
-        checkpoint = _decoded(thread_id, old._replace(metadata=restored.metadata))
-        await _acall(self._on_saved, _event(checkpoint))
-        return checkpoint
+        return _decoded(thread_id, old._replace(metadata=restored.metadata))
 
     def _put(self, version: Version) -> None:
         # The question first: a version that can be seen has it.
@@ -350,34 +307,6 @@ def _session_version(found: CheckpointRecord) -> SessionVersion:
 
 def _version(version: str) -> str:
     return text("version", version, MAX_ID)
-
-
-def _event(checkpoint: SessionCheckpoint) -> SessionEvent:
-    return SessionEvent(checkpoint.thread_id, checkpoint.step, len(checkpoint.messages))
-
-
-def _sync(name: str, hook: OnSession | None) -> OnSession | None:
-    """Return a hook that sync methods can call; raise ConfigError if it is an async function."""
-    # `__call__` is looked up for its code, not to see whether the hook can be called.
-    if iscoroutinefunction(hook) or iscoroutinefunction(getattr(type(hook), "__call__", None)):  # noqa: B004
-        raise ConfigError(f"{name} is an async function, which only asave, aload and arestore can await")
-    return hook
-
-
-def _call(hook: OnSession | None, event: SessionEvent) -> None:
-    try:
-        if hook is not None:
-            hook(event)
-    except Exception:  # The user's code. The session is stored or loaded all the same.
-        _LOG.exception("a session's hook failed")
-
-
-async def _acall(hook: OnSession | None, event: SessionEvent) -> None:
-    try:
-        if hook is not None and isawaitable(found := hook(event)):
-            await found
-    except Exception:  # As in `_call`.
-        _LOG.exception("a session's hook failed")
 
 
 def _time(name: str, time: datetime | str | None) -> datetime | None:

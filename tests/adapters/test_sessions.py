@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -13,7 +13,6 @@ import pytest
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.adapters.sessions import (
     SessionCheckpoint,
-    SessionEvent,
     SessionStore,
 )
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
@@ -139,57 +138,6 @@ def test_a_corrupt_session_raises(store: Store, saver: CheckpointSaver) -> None:
     with pytest.raises(CorruptCheckpoint):
         sessions.restore("a", corrupt.checkpoint_id)
     assert sessions.load("a", newest.checkpoint_id) == sessions.load("a")
-
-
-async def test_hooks_are_called_with_events(saver: CheckpointSaver, caplog: pytest.LogCaptureFixture) -> None:
-    saved: list[SessionEvent] = []
-    loaded: list[SessionEvent] = []
-    sessions = SessionStore(saver, on_saved=saved.append, on_loaded=loaded.append)
-    sessions.save(session("a", 3, messages=4))
-    await sessions.asave(session("b", 1, messages=0))
-    assert saved == [SessionEvent("a", 3, 4), SessionEvent("b", 1, 0)]
-    sessions.load("c")
-    sessions.load("a")
-    await sessions.aload("b")
-    assert loaded == saved
-    await sessions.arestore("a", sessions.history("a")[0].version)
-    assert saved[2:] == [SessionEvent("a", 3, 4)]
-
-    def fail(event: SessionEvent) -> None:
-        raise LookupError("of the hook")
-
-    SessionStore(saver, on_saved=fail).save(session("d"))
-    assert sessions.exists("d")
-    assert "of the hook" in caplog.text
-
-
-@pytest.mark.parametrize("kind", ["function", "object"])
-async def test_an_async_hook_is_awaited_or_refused(saver: CheckpointSaver, kind: str) -> None:
-    events: list[SessionEvent] = []
-
-    async def hook(event: SessionEvent) -> None:
-        events.append(event)
-
-    class Hook:
-        async def __call__(self, event: SessionEvent) -> None:
-            events.append(event)
-
-    one = hook if kind == "function" else Hook()
-    store = SessionStore(saver, on_saved=one, on_loaded=one)
-    calls: list[Callable[[], Any]] = [
-        lambda: store.save(session()),
-        lambda: store.load("a"),
-        lambda: store.restore("a", "1"),
-    ]
-    for call in calls:
-        with pytest.raises(ConfigError, match=r"on_(saved|loaded) is an async function"):
-            call()
-    assert store.list() == []  # The error came before anything was stored.
-    await store.asave(session("a", 1))
-    await store.asave(session("a", 2))
-    await store.aload("a")
-    await store.arestore("a", (await store.ahistory("a"))[-1].version)
-    assert [event.step for event in events] == [1, 2, 2, 1]
 
 
 @pytest.mark.parametrize("what", ["values", "metadata"])

@@ -43,7 +43,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         *("export_file", "import_file", "transfer", "count_exported", "ExchangeReport", "BrokenExport"),
     ),
     "adapters": ("thread_of",),
-    "adapters.sessions": ("SessionStore", "SessionCheckpoint", "SessionVersion", "SessionEvent"),
+    "adapters.sessions": ("SessionStore", "SessionCheckpoint", "SessionVersion"),
     "adapters.key_values": ("KeyValueStore", "Item"),
 }
 # Public, too, in packages that need more than this one: `adapters.cubeloop` and `adapters.pydantic_deep`.
