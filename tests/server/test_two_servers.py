@@ -87,6 +87,13 @@ async def test_two_servers_share_threads_and_survive_a_kill(pair: Pair, tmp_path
     one.start()
     one.wait()
     async with clients(one) as (again,):
+        # The server has lost its own store. Without the name of the graph, the state of a thread looks empty.
+        at_server, lost = again.client.threads, loser.thread_id
+        await at_server.create(thread_id=lost, if_exists="do_nothing")
+        await at_server.create(thread_id=lost, graph_id="steps", if_exists="do_nothing")  # It exists by now.
+        assert (await at_server.get_state(lost))["values"] == {}
+        await at_server.update(lost, metadata={"graph_id": "steps"})
+        assert (await at_server.get_state(lost))["values"]["done"] == ["first", *ALL]
         # The killed server continues the others once it is back, and sees what was done meanwhile.
         # Its own run of the first thread, which it still has, may have begun again.
         seen = await (await again.new("steps", flying[0][0].thread_id)).state()
