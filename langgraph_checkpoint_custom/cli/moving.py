@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,7 +77,7 @@ def export(
     no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
-    """Write all threads to a file, while runs go on; continues an interrupted export."""
+    """Write all threads to a file, while runs go on."""
     from langgraph_checkpoint_custom.tools.exchange import export_file
 
     tenants = whether_all(tenant, no_tenants)
@@ -159,14 +159,6 @@ def migrate(
             show_default=False,
         ),
     ] = None,
-    verify: Annotated[
-        bool | None,
-        typer.Option(
-            "--verify/--no-verify",
-            help="read everything again and compare, or nothing; by default what was copied",
-            show_default=False,
-        ),
-    ] = None,
     tables: Annotated[
         str | None,
         typer.Option(
@@ -186,8 +178,7 @@ def migrate(
     diverged: Annotated[
         Diverged,
         typer.Option(
-            help="a thread that went on in both databases: report it, copy the source's to a thread of its own, or "
-            "make the source's newest checkpoint the head",
+            help="a thread that went on in both databases: report it, or copy the source's to a thread of its own",
         ),
     ] = "report",
     app_dir: Annotated[
@@ -203,9 +194,10 @@ def migrate(
 ) -> None:
     """Copy everything from LangGraph's own savers, or from our tables in another database, or back to the former.
 
-    You can run it during live traffic and more than once: it copies what is new. It creates the tables if there are
-    none. What was copied once and then deleted in the target is only copied again if --thread names it. With --dry-run
-    it copies everything to a temporary place, and reports what cannot be copied, and classes that cannot be found here.
+    You can run it during live traffic and more than once: it copies what is new, and compares the copy. It creates the
+    tables if there are none. What was copied once and then deleted in the target is only copied again if --thread names
+    it. With --dry-run it copies everything to a temporary place, and reports what cannot be copied, and classes that
+    cannot be found here.
     """
     tenants = whether_all(tenant, no_tenants)
     if tables not in (None, "official", "own"):
@@ -214,17 +206,17 @@ def migrate(
         raise ConfigError("--to must be official; our own tables are the target without it")
     if app_dir is not None and not (dry_run and app_dir.is_dir()):
         raise ConfigError("--app-dir takes a folder, and goes with --dry-run; nothing else imports classes")
-    if follow + finish + dry_run > 1 or (to and (finish or tables)) or (finish and threads):
+    if follow + finish + dry_run > 1 or (to and (finish or tables or dry_run)) or (finish and threads):
         raise ConfigError(
-            "--follow, --finish and --dry-run, --to with --finish or --tables, and --finish with --thread cannot be "
-            "combined"
+            "--follow, --finish and --dry-run, --to with --finish, --tables or --dry-run (move to another database "
+            "instead), and --finish with --thread cannot be combined"
         )
     if not (source or to):
         raise ConfigError("no source given; use --from")
     source = url_of(source) if source else given(None)
     must_exist(source, "")
     serde = serde_of_key(official_key, os.environ.get(official_key, "").encode()) if official_key else None
-    options: dict[str, Any] = {"threads": threads, "serde": serde, "verify": verify, "diverged": diverged}
+    options: dict[str, Any] = {"threads": threads, "serde": serde, "diverged": diverged}
     unfenced = None
     missing: list[str] = []
     if to:
@@ -232,8 +224,8 @@ def migrate(
         with opened(source, tenant, schema=schema) as saver:
             mention_tenants(saver, tenant)
             total = _total(saver, False, threads)
-            move = partial(migrate_back, saver, given(url), **options, dry_run=dry_run)
-            moved = _moves(move, total, verify, follow, as_json)
+            move = partial(migrate_back, saver, given(url), **options)
+            moved = _moves(move, total, follow, as_json)
     else:
         with _dry_target(serde) if dry_run else opened(url, tenant, schema=schema, may_be_new=True) as target:
             kind = tables or _kind(source, given(url) if url or not dry_run or os.environ.get(URL) else "")
@@ -243,7 +235,7 @@ def migrate(
             if kind == "official":
                 unfenced = close(source, repr(target).strip("<>")) if finish else None
                 total = _total_official(source, threads)
-                moved = _moves(partial(migrate_tables, source, target, **options), total, verify, follow, as_json)
+                moved = _moves(partial(migrate_tables, source, target, **options), total, follow, as_json)
             else:
                 moved = _transfer(source, target, threads, tenant, tenants)
             missing = _missing(target, app_dir) if dry_run else []
@@ -272,7 +264,7 @@ def _numbers(moved: Mapping[str, int]) -> str:
 def _number(what: str, number: int) -> str:
     if what == "deleted":
         return f"{counted(number, 'thread')} deleted since they were copied"
-    return f"{number:,} verified" if what == "verified" else counted(number, what.removesuffix("s"))
+    return counted(number, what.removesuffix("s"))
 
 
 @contextmanager
@@ -302,24 +294,18 @@ def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
     return missing
 
 
-def _moves(
-    move: Callable[..., MoveReport], total: Callable[[], int], verify: bool | None, follow: bool, as_json: bool
-) -> dict[str, Any]:
+def _moves(move: Callable[..., MoveReport], total: Callable[[], int], follow: bool, as_json: bool) -> dict[str, Any]:
     """Move once, or again and again until Ctrl-C; return the numbers and the problems that are left."""
     moved = None
     with suppress(KeyboardInterrupt) if follow else nullcontext(), progress("threads", total) as report:
         while True:
             began = monotonic()
-            found = move(progress=lambda what, number: report(number, what))
+            found = move(progress=lambda number: report(number, "copy"))
             if moved is not None:
-                found = replace(
-                    found,
-                    checkpoints=moved.checkpoints + found.checkpoints,
-                    writes=moved.writes + found.writes,
-                    verified=moved.verified + found.verified,
-                )
+                found.checkpoints += moved.checkpoints
+                found.writes += moved.writes
             if follow and not as_json and found != moved:
-                say(f"{_numbers(_counts(found, verify))}, {counted(len(found.problems), 'problem')}")
+                say(f"{_numbers(_counts(found))}, {counted(len(found.problems), 'problem')}")
                 sys.stdout.flush()
             moved = found
             if not follow:
@@ -327,12 +313,11 @@ def _moves(
             sleep(max(monotonic() - began, PAUSE))  # At most half of the time, the databases work for this.
     if moved is None:
         raise KeyboardInterrupt
-    return {**_counts(moved, verify), "problems": moved.problems}
+    return asdict(moved)
 
 
-def _counts(moved: MoveReport, verify: bool | None) -> dict[str, int]:
-    found = {"threads": moved.threads, "checkpoints": moved.checkpoints, "writes": moved.writes}
-    return {**found, **({} if verify is False else {"verified": moved.verified}), "deleted": moved.deleted}
+def _counts(moved: MoveReport) -> dict[str, int]:
+    return {what: number for what, number in asdict(moved).items() if what != "problems"}
 
 
 def _total_official(source: str, threads: list[str] | None) -> Callable[[], int]:

@@ -6,7 +6,8 @@ Must not know: SQL, connections, terminals, pages.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 from typing import Any
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
@@ -59,14 +60,15 @@ def _is_open(pair: str) -> bool:
 def thread_ids(saver: CheckpointSaver, prefix: str, after: str, limit: int) -> list[str]:
     """Return the ids above `after` that begin with `prefix`, in their order, from one to the next."""
     found = [prefix] if prefix > after and saver.thread_exists(prefix) else []
-    last = max(prefix, after)
-    while len(found) < limit:
-        following = saver.backend.driver.run(next_thread(saver.backend.dialect, last))
-        if following is None or not following.startswith(prefix):
-            break
-        last = following
-        found.append(last)
-    return found
+    following = takewhile(lambda each: each.startswith(prefix), every_thread(saver, max(prefix, after)))
+    return [*found, *islice(following, limit - len(found))]
+
+
+def every_thread(saver: CheckpointSaver, after: str = "") -> Iterator[str]:
+    """Yield the ids of all threads above `after`, in their order, those of other frameworks too."""
+    following: str | None = after
+    while (following := saver.backend.driver.run(next_thread(saver.backend.dialect, following or ""))) is not None:
+        yield following
 
 
 def thread_named(saver: CheckpointSaver, text: str) -> str:

@@ -2,8 +2,8 @@
 
 `migrate` reads the tables of LangGraph's own PostgreSQL and SQLite savers and stores the values as they are, without
 making objects of them; `migrate_back` does the reverse. Both run next to live traffic, and you may kill them at any
-time. They do not store again what the target already has, so a second pass or a second run takes only what is new. Then
-they read each checkpoint from both sides and compare them.
+time. They do not store again what the target already has, so a second run takes only what is new. What they store, they
+read again and compare.
 
 What was moved of a thread is remembered in the table `moves`, for both directions and also when the thread is deleted.
 So no later run brings back what was deleted, unless the thread is named.
@@ -14,20 +14,18 @@ So no later run brings back what was deleted, unless the thread is named.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
-from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
-from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.encoding.raw import raw_reader
+from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     CheckpointNotFound,
@@ -47,18 +45,9 @@ from langgraph_checkpoint_custom.tools.foreign import (
     foreign_of,
     same,
 )
-from langgraph_checkpoint_custom.tools.official import (
-    Locations,
-    Part,
-    SourceThreads,
-    TargetThreads,
-    open_dry,
-    open_official,
-)
+from langgraph_checkpoint_custom.tools.official import Locations, Part, Threads, open_official
 from langgraph_checkpoint_custom.tools.own import Moved, OwnThreads
 
-# How often a thread that differs is moved and compared again: a run may have continued in between.
-ATTEMPTS = 3
 # Checkpoints that are read, stored and compared together. Their values are in memory at the same time.
 READ = 20
 # Checkpoints whose versions are remembered, to see what is new in a child. Parents mostly come shortly before it.
@@ -71,9 +60,9 @@ class MoveReport:
 
     Attributes:
         threads: Threads that were examined.
-        checkpoints: Checkpoints that were stored; those that `migrate` found in the target are not counted.
-        writes: Writes that were stored, or stored again.
-        verified: Checkpoints that were read from both sides and are the same.
+        checkpoints: Checkpoints that were stored, and by `migrate` compared, of threads that have no problem; those
+            that the target had already are not counted.
+        writes: Writes that were stored, or stored again, of these threads.
         deleted: Threads that were moved earlier and deleted in the target since; they were not moved again.
         problems: By thread id, what could not be moved or differs.
     """
@@ -81,20 +70,14 @@ class MoveReport:
     threads: int = 0
     checkpoints: int = 0
     writes: int = 0
-    verified: int = 0
     deleted: int = 0
     problems: dict[str, str] = field(default_factory=dict)
 
-    def count(self, one: ForeignCheckpoint) -> None:
-        """Count a checkpoint that was stored, and its writes."""
-        self.checkpoints += 1
-        self.writes += len(one.writes)
 
+Diverged = Literal["report", "copy"]
 
-Diverged = Literal["report", "copy", "head"]
-
-# Called after each thread with the pass ("copy", "catch up", "verify") and the number of threads that it has done.
-Progress = Callable[[str, int], None]
+# Called after each thread with the number of threads that are done.
+Progress = Callable[[int], None]
 
 
 def migrate(
@@ -103,11 +86,12 @@ def migrate(
     *,
     threads: Collection[str] | None = None,
     serde: SerializerProtocol | None = None,
-    verify: bool | None = None,
     diverged: Diverged = "report",
-    progress: Progress = lambda what, threads: None,
+    progress: Progress = lambda threads: None,
 ) -> MoveReport:
     """Move everything from the database of an official LangGraph saver; runs may continue there.
+
+    What is stored is read again and compared: checkpoints, values, metadata and writes.
 
     Args:
         source_url: The database with the official saver's tables; see `open_official`.
@@ -116,14 +100,10 @@ def migrate(
             others.
         serde: The serializer of the source. With an `EncryptedSerializer` the values are decrypted, and encrypted again
             if the target's serializer encrypts.
-        verify: What to read again from both sides and to compare: checkpoints, values, metadata, writes, and what
-            `DeltaChannel`s are rebuilt from. By default, what was stored, right after that; with True everything, at
-            the end; with False nothing.
         diverged: What to do with a thread that went on in both databases after an earlier migration. "report" stores
             nothing of it, and it is in `problems`. "copy" stores what the source has as a thread of its own, whose id
-            ends with "-official". "head" stores both branches in the thread, and makes the newest checkpoint of the
-            source its newest one, under a new id; if that checkpoint has pending writes, the thread is in `problems`.
-        progress: Called after each thread with the name of the pass and the number of threads that it has done.
+            ends with "-official".
+        progress: Called after each thread with the number of threads that are done.
 
     Returns:
         What was moved. A thread that could not be moved is in `problems`; the others are moved nevertheless.
@@ -132,10 +112,8 @@ def migrate(
         CheckpointNotFound: One of `threads` does not exist; nothing was moved.
     """
     with open_official(source_url, raw_reader(serde or JsonPlusSerializer())) as source:
-        pages = _pages(source, source.threads, threads)
         own = OwnThreads(target, source.name)
-        move = _Move(source, own, own, pages, diverged, progress)
-        return move.run(verify, are_named=threads is not None)
+        return _Move(source, own, own, diverged).run(threads, progress)
 
 
 def migrate_back(
@@ -144,10 +122,8 @@ def migrate_back(
     *,
     threads: Collection[str] | None = None,
     serde: SerializerProtocol | None = None,
-    verify: bool | None = None,
     diverged: Diverged = "report",
-    progress: Progress = lambda what, threads: None,
-    dry_run: bool = False,
+    progress: Progress = lambda threads: None,
 ) -> MoveReport:
     """Move everything to the database of an official LangGraph saver; runs may continue there with that saver.
 
@@ -159,11 +135,8 @@ def migrate_back(
         target_url: The database of the official saver; see `open_official`.
         threads: The ids of the threads to move; by default all.
         serde: The serializer of the target. With an `EncryptedSerializer` the values are encrypted.
-        verify: As for `migrate`.
         diverged: As for `migrate`. The id of a thread of its own ends with "-custom".
         progress: As for `migrate`.
-        dry_run: Whether to move everything to new temporary tables instead, and change nothing: on PostgreSQL in the
-            same database, for SQLite in a temporary file.
 
     Returns:
         What was moved. A thread that could not be moved is in `problems`; the others are moved nevertheless. So is a
@@ -174,31 +147,12 @@ def migrate_back(
         SchemaForeign: The target has other tables.
     """
     reader = raw_reader(serde or JsonPlusSerializer())
-    with open_dry(target_url, reader) if dry_run else open_official(target_url, reader, writes=True) as target:
-        own = OwnThreads(source, None if dry_run else target.name)
-        if not dry_run:
-            open_again(target_url)
-            if target.is_new:
-                own.forget()
-        move = _Move(own, target, own, _pages(own, own.threads, threads), diverged, progress)
-        return move.run(verify, are_named=threads is not None)
-
-
-def _pages(
-    source: SourceThreads, every: Callable[[], Iterable[Sequence[str]]], threads: Collection[str] | None
-) -> Callable[[], Iterable[Sequence[str]]]:
-    """Return a function that yields pages of the chosen threads, or of all.
-
-    Raises:
-        CheckpointNotFound: A chosen thread does not exist.
-    """
-    if threads is None:
-        return every
-    chosen = sorted(set(threads))
-    for thread_id in chosen:
-        if not source.locations([thread_id]):
-            raise CheckpointNotFound(f"there is no thread {thread_id!r} in the source")
-    return partial(iter, [chosen])
+    with open_official(target_url, reader, writes=True) as target:
+        own = OwnThreads(source, target.name)
+        open_again(target_url)
+        if target.is_new:
+            own.forget()
+        return _Move(own, target, own, diverged).run(threads, progress)
 
 
 def copy_from(
@@ -222,14 +176,10 @@ def copy_from(
         _check_tenants(source.tenants())
     moved = MoveReport()
     for thread_id in _thread_ids(source.list(None)) if threads is None else _texts(threads):
-        known = _Known()
-        for one in _oldest_first(source.list(_thread(thread_id))):
-            target.put(*one.put_arguments(known.parent_of(one)))
-            known.remember(one)
-            for rows in encode_foreign_writes(target.backend.values, one.key, one.writes):
-                target.backend.driver.run(put_writes(target.backend.dialect, one.key, rows, None))
-            moved.count(one)
-        moved.threads += 1
+        for arguments, writes in _copies(source.list(_thread(thread_id)), target, moved):
+            target.put(*arguments)
+            for operation in writes:
+                target.backend.driver.run(operation)
     return moved
 
 
@@ -241,15 +191,26 @@ async def acopy_from(
         _check_tenants(await source.atenants())
     moved = MoveReport()
     for thread_id in _thread_ids([one async for one in source.alist(None)]) if threads is None else _texts(threads):
-        known = _Known()
-        for one in _oldest_first([one async for one in source.alist(_thread(thread_id))]):
-            await target.aput(*one.put_arguments(known.parent_of(one)))
-            known.remember(one)
-            for rows in encode_foreign_writes(target.backend.values, one.key, one.writes):
-                await target.backend.driver.arun(put_writes(target.backend.dialect, one.key, rows, None))
-            moved.count(one)
-        moved.threads += 1
+        for arguments, writes in _copies([one async for one in source.alist(_thread(thread_id))], target, moved):
+            await target.aput(*arguments)
+            for operation in writes:
+                await target.backend.driver.arun(operation)
     return moved
+
+
+def _copies(
+    found: Iterable[CheckpointTuple], target: CheckpointSaver, moved: MoveReport
+) -> Iterator[tuple[tuple[RunnableConfig, Any, Any, Any], list[Operation[None]]]]:
+    """Yield for each checkpoint of a thread, older ones first, the arguments of `put` and what stores its writes."""
+    known = _Known()
+    for one in sorted(map(foreign_of, found), key=lambda one: (one.checkpoint_id, one.checkpoint_ns)):
+        encoded = encode_foreign_writes(target.backend.values, one.key, one.writes)
+        writes = [put_writes(target.backend.dialect, one.key, rows, None) for rows in encoded]
+        yield one.put_arguments(known.parent_of(one)), writes
+        known.remember(one)
+        moved.checkpoints += 1
+        moved.writes += len(one.writes)
+    moved.threads += 1
 
 
 def _check_tenants(names: Sequence[str]) -> None:
@@ -270,10 +231,6 @@ def _thread_ids(tuples: Iterable[CheckpointTuple]) -> list[str]:
 
 def _texts(threads: Iterable[str]) -> list[str]:
     return texts("thread", threads, MAX_THREAD_ID)
-
-
-def _oldest_first(tuples: Iterable[CheckpointTuple]) -> Sequence[ForeignCheckpoint]:
-    return sorted(map(foreign_of, tuples), key=lambda one: (one.checkpoint_id, one.checkpoint_ns))
 
 
 class _Known:
@@ -327,11 +284,6 @@ def _to_do(theirs: Locations, ours: Locations, moved: Moved, goes_on: bool) -> d
     return found
 
 
-def _heads(theirs: Locations) -> Sequence[tuple[str, str]]:
-    """Return the newest checkpoints of the graph and of its subgraphs with a memory, without those of single calls."""
-    return [(ns, checkpoint_id) for ns, checkpoint_id in dict(theirs.keys()).items() if ":" not in ns]
-
-
 class _WentOn(CheckpointError):
     """A thread went on at both sides."""
 
@@ -377,94 +329,49 @@ class _Thread:
         return self.goes_on and (answered or _goes_on(self.theirs, self.ours, self.moved))
 
     def comparable(self, one: ForeignCheckpoint) -> ForeignCheckpoint:
-        """Return a checkpoint of the source without what the target may lack: what was deleted there after the move."""
-        place, parent = (one.checkpoint_ns, one.checkpoint_id), (one.checkpoint_ns, one.parent_id or "")
-        if not self.is_named and parent not in self.ours and self.moved.has(parent):
-            one = one._replace(parent_id=None)
-        return one._replace(writes=()) if self.has_other_writes(place) else one
-
-    def has_other_writes(self, place: tuple[str, str]) -> bool:
-        """Whether the target has written more to a checkpoint, or has deleted some of its writes."""
-        if self.goes_on:
-            return True
-        there, here = self.theirs[place].writes, self.ours.get(place)
-        return here is not None and here.writes < there and not self.is_named and self.moved.has(place, there)
+        """Return a checkpoint of the source without a parent that was deleted in the target after the move."""
+        parent = (one.checkpoint_ns, one.parent_id or "")
+        was_deleted = not self.is_named and parent not in self.ours and self.moved.has(parent)
+        return one._replace(parent_id=None) if was_deleted else one
 
 
 class _Move:
     """One move of threads from a source to a target."""
 
-    def __init__(
-        self,
-        source: SourceThreads,
-        target: TargetThreads,
-        ledger: OwnThreads,
-        pages: Callable[[], Iterable[Sequence[str]]],
-        diverged: Diverged,
-        progress: Progress,
-    ) -> None:
+    def __init__(self, source: Threads, target: Threads, ledger: OwnThreads, diverged: Diverged) -> None:
         self._source = source
         self._target = target
         self._ledger = ledger
-        self._pages = pages
         self._diverged = diverged
-        self._progress = progress
         self._are_named = False
-        self._compares = False
-        self._moved = MoveReport()
-        # By thread, what differs.
-        self._different: dict[str, str] = {}
-        self._deleted: set[str] = set()
+        self._report = MoveReport()
 
-    def run(self, verify: bool | None, *, are_named: bool) -> MoveReport:
-        """Copy, copy again what was stored during the first pass, and compare.
-
-        `are_named` also copies what was deleted in the target.
-        """
-        self._are_named = are_named
-        self._compares = verify is None
-        self._pass("copy", _Move._copy, self._changed)
-        if self._moved.checkpoints:
-            self._pass("catch up", _Move._copy, self._changed)
-        if verify:
-            self._pass("verify", _Move._verify, set)
-        self._moved.problems = {**self._different, **self._moved.problems}
-        self._moved.deleted = len(self._deleted)
-        if not are_named:
-            self._find_deleted()
-        return self._moved
-
-    def _pass(self, what: str, work: Callable[[_Move, str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
-        """Call `work` with each thread that `chosen` returns of a page of ids."""
-        self._moved.problems = {}  # A later pass finds a problem again if it is still there.
-        number = 0
-        for page in self._pages():
-            concerned = chosen(page)
+    def run(self, threads: Collection[str] | None, progress: Progress) -> MoveReport:
+        """Move the threads with these ids, also those that were deleted in the target, or all others."""
+        report = self._report
+        self._are_named = threads is not None
+        for page in self._source.threads() if threads is None else self._chosen(threads):
+            changed = self._changed(page)
             for thread_id in page:
-                number += 1
                 try:
-                    if thread_id in concerned:
-                        self._work_on(thread_id, work)
+                    if thread_id in changed:
+                        self._move(thread_id)
                 except (StorageError, ClosedError):
                     raise
                 except (CheckpointError, ValueError) as error:
-                    self._moved.problems[thread_id] = str(error)
-                self._progress(what, number)
-        self._moved.threads = number
+                    report.problems[thread_id] = str(error)
+                report.threads += 1
+                progress(report.threads)
+        if threads is None:
+            self._find_deleted()
+        return report
 
-    def _work_on(self, thread_id: str, work: Callable[[_Move, str], None]) -> None:
-        try:
-            work(self, thread_id)
-        except _WentOn:
-            if self._diverged != "copy":
-                raise
-            other = f"{thread_id}{self._source.suffix}"
-            self._different.pop(thread_id, None)  # It is compared with the other one.
-            if self._source.locations([other]):
-                raise ConfigError(f"it went on in both databases, and there is a thread {other!r} already") from None
-            renamed = copy(self)
-            renamed._source = _Renamed(self._source, thread_id, other)
-            work(renamed, other)
+    def _chosen(self, threads: Collection[str]) -> list[list[str]]:
+        chosen = sorted(set(threads))
+        for thread_id in chosen:
+            if not self._source.locations([thread_id]):
+                raise CheckpointNotFound(f"there is no thread {thread_id!r} in the source")
+        return [chosen]
 
     def _find_deleted(self) -> None:
         """Report threads that were moved, and are not in the source any more."""
@@ -472,17 +379,19 @@ class _Move:
             theirs = self._source.locations([*page, *(each.removesuffix(self._source.suffix) for each in page)])
             gone = [each for each in page if not {each, each.removesuffix(self._source.suffix)} & theirs.keys()]
             for thread_id in self._target.locations(gone):
-                self._moved.problems.setdefault(
+                self._report.problems.setdefault(
                     thread_id,
                     "it was moved, and has been deleted in the source since; the target still has it: delete it there",
                 )
 
-    def _threads(self, thread_ids: Sequence[str]) -> Mapping[str, _Thread]:
-        theirs, ours = self._source.locations(thread_ids), self._target.locations(thread_ids)
-        moved = self._ledger.moved(thread_ids)
+    def _threads(self, thread_ids: Sequence[str], suffix: str = "") -> Mapping[str, _Thread]:
+        """Return what both sides have of threads, if those of the target have a suffix."""
+        named = {each: f"{each}{suffix}" for each in thread_ids}
+        theirs, ours = self._source.locations(thread_ids), self._target.locations(list(named.values()))
+        moved = self._ledger.moved(list(named.values()))
         return {
-            each: _Thread(theirs[each], ours.get(each, {}), moved[each], self._are_named)
-            for each in thread_ids
+            each: _Thread(theirs[each], ours.get(name, {}), moved[name], self._are_named)
+            for each, name in named.items()
             if each in theirs
         }
 
@@ -490,19 +399,31 @@ class _Move:
         """Return the threads of which the target may lack something; reads no values."""
         threads = self._threads(thread_ids)
         copied_there = self._target.suffix  # Such a thread was never here.
-        self._deleted |= {
-            each for each, thread in threads.items() if thread.is_deleted and not each.endswith(copied_there)
-        }
+        self._report.deleted += sum(
+            thread.is_deleted and not each.endswith(copied_there) for each, thread in threads.items()
+        )
         return {
             thread_id
             for thread_id, thread in threads.items()
             if thread.is_new or not (thread.is_deleted or (thread.is_remembered and not thread.to_do))
         }
 
-    def _copy(self, thread_id: str) -> None:
-        """Store what the target does not have, and compare it."""
+    def _move(self, thread_id: str) -> None:
+        """Move a thread, or store it as a thread of its own if it went on at both sides and that is asked for."""
+        try:
+            self._copy(thread_id, thread_id)
+        except _WentOn:
+            if self._diverged != "copy":
+                raise
+            other = f"{thread_id}{self._source.suffix}"
+            if self._source.locations([other]):
+                raise ConfigError(f"it went on in both databases, and there is a thread {other!r} already") from None
+            self._copy(thread_id, other)
+
+    def _copy(self, thread_id: str, name: str) -> None:
+        """Store what the target does not have of a thread, under this name there, and compare it."""
         with self._source.snapshot():
-            thread = self._threads([thread_id]).get(thread_id)
+            thread = self._threads([thread_id], name.removeprefix(thread_id)).get(thread_id)
             if thread is None:
                 return
             if thread.is_deleted:
@@ -512,178 +433,89 @@ class _Move:
                         "of it was copied; --thread (in Python threads=) moves it again"
                     )
                 return
-            to_do, newest = thread.to_do, self._new_heads(thread_id, thread)
-            places = list(to_do)
+            if thread.diverges:
+                raise _WentOn(
+                    "it went on in both databases, so nothing of it was copied; --diverged copy (in Python "
+                    f"diverged=\"copy\") stores the source's as thread '{thread_id}{self._source.suffix}'"
+                )
+            places = list(thread.to_do)
             moved = None if thread.is_remembered else thread.moved.stored_with(thread.theirs)
             known = _Known()
+            done = MoveReport()
+            different = None
             with self._target.storing():
                 for at in range(0, len(places), READ):
-                    page = {place: to_do[place] for place in places[at : at + READ]}
-                    last = (newest, moved) if at + READ >= len(places) else ((), None)
-                    self._store(thread_id, thread, known, page, *last, is_first=not (at or thread.moved))
-            if moved is not None and not (places and self._target.remembers):
-                self._ledger.remember(thread_id, moved)
+                    page = places[at : at + READ]
+                    part = self._part(thread_id, name, thread, known, page)._replace(
+                        follows=bool(at or thread.ours),
+                        is_first=not (at or thread.moved),
+                        moved=moved if at + READ >= len(places) else None,
+                    )
+                    self._target.store(part)
+                    done.checkpoints += len(part.checkpoints)
+                    done.writes += sum(len(each) for _, each in part.writes)
+                    different = different or self._difference(thread_id, name, thread, part)
+                if different:
+                    raise CheckpointError(different)
+            if moved is not None and not (places and self._target is self._ledger):
+                self._ledger.remember(name, moved)
+            self._report.checkpoints += done.checkpoints
+            self._report.writes += done.writes
 
-    def _new_heads(self, thread_id: str, thread: _Thread) -> Sequence[ForeignCheckpoint]:
-        """Return the newest checkpoints of the source under new ids, which make them the newest ones of the target.
-
-        Raises:
-            _WentOn: The thread went on at both sides, and its checkpoints may not become the newest ones, or cannot.
-        """
-        if not thread.diverges:
-            return ()
-        if self._diverged != "head":
-            raise _WentOn(
-                "it went on in both databases, so nothing of it was copied; --diverged copy (in Python "
-                f"diverged=\"copy\") stores the source's as thread '{thread_id}{self._source.suffix}', and head "
-                "makes the source's newest checkpoint the newest"
-            )
-        heads = self._source.read(thread_id, _heads(thread.theirs))
-        if any(head.writes for head in heads):
-            raise _WentOn(
-                "it went on in both databases, and the pending writes of the source's newest checkpoint are "
-                'for no other id; nothing of it was copied; use --diverged copy (in Python diverged="copy")'
-            )
-        newest = max(checkpoint_id for _, checkpoint_id in thread.ours)
-        return [_with_newer_id(head, newest) for head in heads if head.checkpoint_id < newest]
-
-    def _store(
-        self,
-        thread_id: str,
-        thread: _Thread,
-        known: _Known,
-        page: Mapping[tuple[str, str], bool],
-        newest: Sequence[ForeignCheckpoint],
-        moved: bytes | None,
-        *,
-        is_first: bool,
-    ) -> None:
-        """Store a page of what the target lacks, and compare it."""
-        new = self._source.read(thread_id, [place for place in page if place not in thread.ours])
+    def _part(self, thread_id: str, name: str, thread: _Thread, known: _Known, page: Sequence[tuple[str, str]]) -> Part:
+        """Return what the target lacks of some checkpoints."""
+        new = [
+            _renamed(one, name)
+            for one in self._source.read(thread_id, [each for each in page if each not in thread.ours])
+        ]
         writes = [(one.key, one.writes) for one in new]
-        written = []
-        for place, differs in page.items():
+        for place in page:
             if place in thread.ours:
-                found = self._source.read_writes(thread_id, *place)
-                if found := found if differs else self._replaced(thread_id, place, found):
-                    writes.append((Key(thread_id, *place), found))
-                    written.append(place)
+                found = self._source.read_writes(thread_id, place)
+                if found := found if thread.to_do[place] else self._replaced(name, place, found):
+                    writes.append((Key(name, *place), found))
         parents = {(one.checkpoint_ns, one.parent_id or "") for one in new if known.parent_of(one) is None}
         for parent in self._source.read(thread_id, sorted(parents & thread.ours.keys())):
             known.remember(parent)
         stored = []
-        for one in (*new, *newest):
+        for one in new:
             stored.append((one, known.parent_of(one)))
             known.remember(one)
-        self._target.store(thread_id, Part(stored, writes, is_first, moved))
-        self._moved.checkpoints += len(stored)
-        self._moved.writes += sum(len(each) for _, each in writes)
-        if self._compares and writes:
-            self._compare(thread_id, thread, [*new, *self._source.read(thread_id, written)])
+        return Part(name, stored, writes, follows=False, is_first=False, moved=None)
 
-    def _replaced(
-        self, thread_id: str, place: tuple[str, str], writes: Sequence[ForeignWrite]
-    ) -> Sequence[ForeignWrite]:
+    def _replaced(self, name: str, place: tuple[str, str], writes: Sequence[ForeignWrite]) -> Sequence[ForeignWrite]:
         """Return the writes that have replaced others since the target stored them; comparing costs no commit."""
-        ours = {
-            (each.task_id, each.channel): each.value
-            for one in self._target.read(thread_id, [place])
-            for each in one.writes
-        }
+        ours = {(each.task_id, each.channel): each.value for each in self._target.read_writes(name, place)}
         return [
             each for each in writes if each.idx < 0 and not same(ours.get((each.task_id, each.channel)), each.value)
         ]
 
-    def _verify(self, thread_id: str) -> None:
-        """Compare all of a thread."""
-        for attempt in range(1, ATTEMPTS + 1):
-            with self._source.snapshot():
-                thread = self._threads([thread_id]).get(thread_id)
-                places = list(thread.theirs) if thread else []
-                before = self._moved.verified
-                self._different.pop(thread_id, None)
-                for at in range(0, len(places), READ):
-                    ones = self._source.read(thread_id, places[at : at + READ])
-                    assert thread is not None
-                    self._compare(thread_id, thread, ones)
-            if thread_id not in self._different:
-                break
-            self._moved.verified = before
-            if attempt < ATTEMPTS:
-                self._copy(thread_id)
-
-    def _compare(self, thread_id: str, thread: _Thread, ones: Sequence[ForeignCheckpoint]) -> None:
-        """Compare checkpoints of the source with those of the target."""
-        heads = dict(thread.theirs.keys())
-        places = [(one.checkpoint_ns, one.checkpoint_id) for one in ones]
-        ours = {one.key: one for one in self._target.read(thread_id, places)}
-        for one in ones:
-            place, found = (one.checkpoint_ns, one.checkpoint_id), ours.get(one.key)
-            if found is None and thread.moved.has(place):
-                continue  # It was deleted after the move.
-            what = "it is missing" if found is None else self._difference(thread, one, found)
-            if not what and one.delta_channels and heads[one.checkpoint_ns] == one.checkpoint_id:
-                what = self._history_differs(one)
+    def _difference(self, thread_id: str, name: str, thread: _Thread, part: Part) -> str | None:
+        """Return how what was stored differs from the source; None if it does not."""
+        places = [(key.checkpoint_ns, key.checkpoint_id or "") for key, _ in part.writes]
+        written = self._source.read(thread_id, [each for each in places if each in thread.ours])
+        theirs = [*(one for one, _ in part.checkpoints), *(_renamed(one, name) for one in written)]
+        ours = {one.key: one for one in self._target.read(name, places)}
+        for one in theirs:
+            found = ours.get(one.key)
+            what = "it is missing" if found is None else self._differs(thread, one, found)
             if what:
-                self._different[thread_id] = f"checkpoint {place[1]!r} of namespace {place[0]!r}: {what}"
-                return
-            self._moved.verified += 1
+                return f"checkpoint {one.checkpoint_id!r} of namespace {one.checkpoint_ns!r}: {what}"
+        return None
 
-    def _difference(self, thread: _Thread, one: ForeignCheckpoint, found: ForeignCheckpoint) -> str | None:
-        excluded = self._target.excluded
-        metadata = {key: value for key, value in one.metadata.items() if key not in excluded}
+    def _differs(self, thread: _Thread, one: ForeignCheckpoint, found: ForeignCheckpoint) -> str | None:
+        metadata = {key: value for key, value in one.metadata.items() if key not in self._target.excluded}
         one = thread.comparable(one._replace(metadata=metadata))
-        if thread.has_other_writes((one.checkpoint_ns, one.checkpoint_id)):
-            found = found._replace(writes=())
         if self._target.adds_values:
             found = found.without_values(set(one.delta_channels) - set(one.checkpoint["channel_values"]))
         return difference(one, found)
 
-    def _history_differs(self, one: ForeignCheckpoint) -> str | None:
-        ours = self._target.history(one.key, one.delta_channels)
-        theirs = self._source.history(one.key, one.delta_channels)
-        for channel in one.delta_channels:
-            if not same(dict(ours[channel]), dict(theirs[channel])):
-                return f"what channel {channel!r} is rebuilt from differs"
-        return None
 
-
-def _with_newer_id(head: ForeignCheckpoint, newest: str) -> ForeignCheckpoint:
-    """Return a checkpoint under an id above `newest`."""
-    fresh = max(str(uuid6()), str(UUID(int=UUID(newest).int + 1)))
-    checkpoint = {**head.checkpoint, "id": fresh}
-    return head._replace(checkpoint_id=fresh, checkpoint=checkpoint, metadata={**head.metadata, "source": "fork"})
-
-
-class _Renamed:
-    """The source, in which one thread has another id."""
-
-    def __init__(self, source: SourceThreads, thread_id: str, other: str) -> None:
-        self._source = source
-        self._thread_id = thread_id
-        self._other = other
-        self.suffix = source.suffix
-
-    def snapshot(self) -> Any:
-        return self._source.snapshot()
-
-    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
-        return {self._other: self._source.locations([self._thread_id]).get(self._thread_id, {})}
-
-    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
-        return [
-            one._replace(
-                thread_id=self._other,
-                metadata={
-                    key: self._other if (key, value) == ("thread_id", self._thread_id) else value
-                    for key, value in one.metadata.items()
-                },
-            )
-            for one in self._source.read(self._thread_id, places)
-        ]
-
-    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
-        return self._source.read_writes(self._thread_id, checkpoint_ns, checkpoint_id)
-
-    def history(self, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        return self._source.history(key._replace(thread_id=self._thread_id), channels)
+def _renamed(one: ForeignCheckpoint, name: str) -> ForeignCheckpoint:
+    """Return a checkpoint as one of the thread with this name."""
+    if one.thread_id == name:
+        return one
+    metadata = {
+        key: name if (key, value) == ("thread_id", one.thread_id) else value for key, value in one.metadata.items()
+    }
+    return one._replace(thread_id=name, metadata=metadata)

@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaForeign, StorageError
-from langgraph_checkpoint_custom.model.keys import Key, config_of, key_of
+from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.tools.foreign import ForeignCheckpoint, ForeignWrite
 
 # Thread ids in a page. With that many, the round trip takes less time than reading the ids of their checkpoints.
@@ -47,56 +44,75 @@ class Part(NamedTuple):
     """A part of a thread, to be stored.
 
     Attributes:
+        thread_id: The thread.
         checkpoints: The checkpoints, older ones first, each with the versions of its parent if they are known.
         writes: The writes of these and of other checkpoints: regular ones keep the first value, special ones the last.
+        follows: Whether the thread has to exist already, because this is not all of it.
         is_first: Whether nothing of the thread was moved before.
         moved: What was moved of the thread, after the last part.
     """
 
+    thread_id: str
     checkpoints: Sequence[tuple[ForeignCheckpoint, Mapping[str, Any] | None]]
     writes: Sequence[tuple[Key, Sequence[ForeignWrite]]]
+    follows: bool
     is_first: bool
     moved: bytes | None
 
 
-class SourceThreads(Protocol):
-    """The threads of one side of a move, to read them."""
+class Threads(ABC):
+    """The threads of one side of a move: those of an official saver, or of ours.
+
+    Attributes:
+        suffix: What follows the id of a thread that is moved to a thread of its own.
+        excluded: The keys of metadata that are not stored.
+        adds_values: Whether a `DeltaChannel` has a value in each checkpoint with its version, if it has one in any of
+            them.
+    """
 
     suffix: str
-    """What follows the id of a thread that is moved to a thread of its own."""
+    excluded: frozenset[str] = frozenset()
+    adds_values = False
 
-    def snapshot(self) -> Any: ...
-    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]: ...
-    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]: ...
-    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]: ...
-    def history(self, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]: ...
+    @abstractmethod
+    def threads(self) -> Iterator[Sequence[str]]:
+        """Yield the thread ids in order, in pages; no cursor or transaction stays open between pages."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Return a block that reads everything from one read snapshot, if this side has one."""
+
+    @abstractmethod
+    def storing(self) -> AbstractContextManager[None]:
+        """Return a block that stores everything or nothing, if this side can; ours stores part by part."""
+
+    @abstractmethod
+    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
+        """Return the checkpoints of threads with the number of their writes, older ones first."""
+
+    @abstractmethod
+    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
+        """Return those of these checkpoints that exist, with their values and writes."""
+
+    @abstractmethod
+    def read_writes(self, thread_id: str, place: tuple[str, str]) -> Sequence[ForeignWrite]:
+        """Return the writes of a checkpoint."""
+
+    @abstractmethod
+    def store(self, part: Part) -> None:
+        """Store a part of a thread."""
 
 
-class TargetThreads(SourceThreads, Protocol):
-    """The threads of the other side, to store what is missing."""
-
-    excluded: frozenset[str]
-    """The keys of metadata that are not stored."""
-    adds_values: bool
-    """Whether a `DeltaChannel` has a value in each checkpoint with its version, if it has one in any of them."""
-
-    remembers: bool
-    """Whether it also stores what was moved."""
-
-    def storing(self) -> Any: ...
-    def store(self, thread_id: str, part: Part) -> None: ...
-
-
-class OfficialStore(TargetThreads, Protocol):
-    """The tables of an official saver."""
-
-    is_new: bool
-    name: str
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *_: object) -> None: ...
-    def count(self) -> int: ...
-    def threads(self) -> Iterator[Sequence[str]]: ...
+def locations_of(thread_ids: Sequence[str], found: Sequence[Sequence[Sequence[Any]]]) -> Mapping[str, Locations]:
+    """Return the locations of threads, of each of which these rows were found: namespace, id, counts of writes."""
+    return {
+        thread_id: {
+            (ns, checkpoint_id): WriteCounts(*counts)
+            for ns, checkpoint_id, *counts in sorted(rows, key=lambda row: (row[1], row[0]))
+        }
+        for thread_id, rows in zip(thread_ids, found, strict=True)
+        if rows
+    }
 
 
 def open_official(url: str, serde: SerializerProtocol, *, writes: bool = False) -> OfficialStore:
@@ -119,70 +135,134 @@ def open_official(url: str, serde: SerializerProtocol, *, writes: bool = False) 
     raise ConfigError("the official savers have databases at sqlite:///… and postgresql://…")
 
 
-@contextmanager
-def open_dry(url: str, serde: SerializerProtocol) -> Iterator[OfficialStore]:
-    """Open new tables of the same kind, which are gone after the block: in the same database, or in a temporary file.
+class OfficialStore(Threads):
+    """The tables of an official saver; statements have `{p}` where a parameter is.
 
-    Args:
-        url: As for `open_official`.
-        serde: Decodes and encodes the values.
+    Attributes:
+        name: The same for each address of the database, and another one for a copy of it.
+        is_new: Whether the tables were created now.
     """
-    if url.startswith("sqlite:///"):
-        with TemporaryDirectory() as folder, OfficialSqlite(f"{folder}/dry-run.db", serde, writes=True) as store:
-            yield store
-    else:
-        with OfficialPostgres(url, serde, writes=True, temporary=True) as store:
-            yield store
-
-
-class _Walk(BaseCheckpointSaver[Any]):
-    """Walks over the ancestors as LangGraph does."""
-
-    def __init__(self, source: SourceThreads) -> None:
-        super().__init__()
-        self._source = source
-
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        thread_id, ns, checkpoint_id = key_of(config)
-        for one in self._source.read(thread_id, [(ns, checkpoint_id or "")]):
-            return one.as_tuple()
-        return None
-
-
-class _Official:
-    """What the savers of both databases have in common."""
 
     suffix = "-official"
-    excluded: frozenset[str] = frozenset()
+    name: str
     is_new = False
-    adds_values = False
-    remembers = False
+    _serde: SerializerProtocol
+    # How this database marks a parameter, and what it calls the table of writes and the column of their values.
+    _p: str
+    _writes: str
+    _value: str
+    # The column of a task's path; '' in tables of an older release, which have none.
+    _path: str
 
-    def history(self: SourceThreads, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        """Return what `DeltaChannel`s are rebuilt from."""
-        config = config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id or "")
-        return _Walk(self).get_delta_channel_history(config=config, channels=channels)
+    def __enter__(self) -> Self:
+        return self
 
-    def count(self: OfficialStore) -> int:
+    @abstractmethod
+    def __exit__(self, *_: object) -> None: ...
+
+    @abstractmethod
+    def _ask(self, statement: str, params: Sequence[Sequence[Any]]) -> Sequence[Sequence[tuple[Any, ...]]]:
+        """Return the rows of a statement for each list of parameters."""
+
+    @abstractmethod
+    def _store(self, statement: str, params: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement for each list of parameters."""
+
+    @abstractmethod
+    def _checkpoints(
+        self, thread_id: str, places: Sequence[tuple[str, str]]
+    ) -> Iterator[tuple[tuple[str, str], str | None, dict[str, Any], dict[str, Any]]]:
+        """Yield the place, the parent's id, the checkpoint and the metadata of those that exist."""
+
+    @abstractmethod
+    def _put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
+        """Store a checkpoint, unless it exists."""
+
+    def _sql(self, text: str) -> str:
+        return text.format(p=self._p, writes=self._writes, value=self._value, path=self._path)
+
+    def threads(self) -> Iterator[Sequence[str]]:
+        """Yield the thread ids in order, in pages."""
+        statement, after = _FIRST_THREADS, ""
+        while rows := self._ask(self._sql(statement), [[after]])[0]:
+            yield [row[0] for row in rows]
+            statement, after = _NEXT_THREADS, rows[-1][0]
+
+    def count(self) -> int:
         """Return the number of threads."""
         return sum(map(len, self.threads()))
 
-    def store(self, thread_id: str, part: Part) -> None:
+    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
+        """Return the checkpoints of threads with the number of their writes, older ones first."""
+        return locations_of(thread_ids, self._ask(self._sql(_LOCATIONS), [[each, each] for each in thread_ids]))
+
+    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
+        """Return those of these checkpoints that exist, with their values and writes."""
+        found = list(self._checkpoints(thread_id, places))
+        writes = self._written(thread_id, [place for place, *_ in found])
+        return [
+            ForeignCheckpoint(thread_id, *place, parent_id or None, checkpoint, metadata, written)
+            for (place, parent_id, checkpoint, metadata), written in zip(found, writes, strict=True)
+        ]
+
+    def read_writes(self, thread_id: str, place: tuple[str, str]) -> Sequence[ForeignWrite]:
+        """Return the writes of a checkpoint."""
+        return self._written(thread_id, [place])[0]
+
+    def _written(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[Sequence[ForeignWrite]]:
+        found = self._ask(self._sql(_WRITES), [[thread_id, *place] for place in places])
+        return [
+            [
+                ForeignWrite(task_id, path, idx, channel, self._serde.loads_typed((type_, data)))
+                for task_id, path, idx, channel, type_, data in rows
+            ]
+            for rows in found
+        ]
+
+    def store(self, part: Part) -> None:
         """Store a part of a thread."""
         for one, parent in part.checkpoints:
-            self.put(one, parent)
+            self._put(one, parent)
         for key, writes in part.writes:
-            self.put_writes(key, writes)
-
-    @abstractmethod
-    def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None: ...
-
-    @abstractmethod
-    def put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None: ...
+            self._store(
+                self._sql(_STORE_WRITES),
+                [(*key, *each[:4], *self._serde.dumps_typed(each.value)) for each in writes],
+            )
 
 
-class OfficialSqlite(_Official):
+# The first page may have the thread whose id is empty.
+_FIRST_THREADS = f"""
+    SELECT thread_id FROM checkpoints WHERE thread_id >= {{p}} GROUP BY thread_id ORDER BY thread_id LIMIT {PAGE}
+"""
+_NEXT_THREADS = _FIRST_THREADS.replace(">=", ">")
+_LOCATIONS = """
+    SELECT checkpoint_ns, checkpoint_id, coalesce(w.number, 0), coalesce(w.replaceable, 0)
+    FROM checkpoints LEFT JOIN (
+        SELECT checkpoint_ns, checkpoint_id, count(*) AS number, count(CASE WHEN idx < 0 THEN 1 END) AS replaceable
+        FROM {writes} WHERE thread_id = {p} GROUP BY checkpoint_ns, checkpoint_id
+    ) AS w USING (checkpoint_ns, checkpoint_id)
+    WHERE thread_id = {p}
+"""
+_WRITES = """
+    SELECT task_id, {path}, idx, channel, type, {value} FROM {writes}
+    WHERE thread_id = {p} AND checkpoint_ns = {p} AND checkpoint_id = {p}
+"""
+_STORE_WRITES = """
+    INSERT INTO {writes} AS w (
+        thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, {value}
+    )
+    VALUES ({p}, {p}, {p}, {p}, {p}, {p}, {p}, {p}, {p})
+    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+    DO UPDATE SET channel = excluded.channel, type = excluded.type, {value} = excluded.{value} WHERE w.idx < 0
+"""
+
+
+class OfficialSqlite(OfficialStore):
     """A file of the official `SqliteSaver` or `AsyncSqliteSaver`."""
+
+    _p = "?"
+    _writes = "writes"
+    _value = "value"
 
     def __init__(self, path: str, serde: SerializerProtocol, writes: bool = False) -> None:
         self._serde = serde
@@ -201,15 +281,14 @@ class OfficialSqlite(_Official):
             raise SchemaForeign(f"{path} has no tables of LangGraph's own SqliteSaver")
         self._path = "task_path" if paths else "''"
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def threads(self) -> Iterator[Sequence[str]]:
-        """Yield the thread ids in order, in pages; no cursor or transaction stays open between pages."""
-        return _pages(lambda sql, after: self._file.execute(sql.format("?"), [after]).fetchall())
+    def _ask(self, statement: str, params: Sequence[Sequence[Any]]) -> Sequence[Sequence[tuple[Any, ...]]]:
+        return [self._file.execute(statement, each).fetchall() for each in params]
+
+    def _store(self, statement: str, params: Iterable[Sequence[Any]]) -> None:
+        self._file.executemany(statement, params)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -220,51 +299,6 @@ class OfficialSqlite(_Official):
         finally:
             with suppress(sqlite3.ProgrammingError):  # An interrupt may close the file before this block ends.
                 self._file.execute("ROLLBACK")
-
-    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
-        """Return the checkpoints of threads with the number of their writes, older ones first."""
-        return _by_thread(
-            self._file.execute(
-                """
-                WITH w AS (
-                    SELECT thread_id, checkpoint_ns, checkpoint_id, count(*) AS count, sum(idx < 0) AS replaceable
-                    FROM writes WHERE thread_id IN (SELECT value FROM json_each(:ids)) GROUP BY 1, 2, 3
-                )
-                SELECT thread_id, checkpoint_ns, checkpoint_id, coalesce(w.count, 0), coalesce(w.replaceable, 0)
-                FROM checkpoints c LEFT JOIN w USING (thread_id, checkpoint_ns, checkpoint_id)
-                WHERE c.thread_id IN (SELECT value FROM json_each(:ids)) ORDER BY checkpoint_id, checkpoint_ns
-                """,
-                {"ids": json.dumps(thread_ids)},
-            )
-        )
-
-    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
-        """Return those of these checkpoints that exist, with their values and writes."""
-        sql = """
-            SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints
-            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
-        """
-        return [
-            ForeignCheckpoint(
-                thread_id,
-                *place,
-                parent_id or None,
-                self._serde.loads_typed((type_, checkpoint)),
-                json.loads(metadata) if metadata is not None else {},
-                self.read_writes(thread_id, *place),
-            )
-            for place in places
-            for parent_id, type_, checkpoint, metadata in self._file.execute(sql, [thread_id, *place])
-        ]
-
-    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
-        """Return the writes of a checkpoint."""
-        sql = f"""
-            SELECT task_id, {self._path}, idx, channel, type, value FROM writes
-            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
-        """
-        rows = self._file.execute(sql, [thread_id, checkpoint_ns, checkpoint_id])
-        return [_write(self._serde, *row) for row in rows]
 
     @contextmanager
     def storing(self) -> Iterator[None]:
@@ -278,20 +312,24 @@ class OfficialSqlite(_Official):
         except sqlite3.Error as error:
             raise CheckpointError(f"LangGraph's saver cannot store it: {error}") from error
 
-    def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
-        """Store a checkpoint, unless it exists."""
+    def _checkpoints(
+        self, thread_id: str, places: Sequence[tuple[str, str]]
+    ) -> Iterator[tuple[tuple[str, str], str | None, dict[str, Any], dict[str, Any]]]:
+        statement = """
+            SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints
+            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
+        """
+        for place, rows in zip(places, self._ask(statement, [[thread_id, *place] for place in places]), strict=True):
+            for parent_id, type_, checkpoint, metadata in rows:
+                document = self._serde.loads_typed((type_, checkpoint))
+                yield place, parent_id, document, {} if metadata is None else json.loads(metadata)
+
+    def _put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
         metadata = json.dumps(one.metadata, ensure_ascii=False).encode()
         self._file.execute(
             "INSERT OR IGNORE INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, "
             "checkpoint, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (*one.key, one.parent_id, *self._serde.dumps_typed(one.checkpoint), metadata),
-        )
-
-    def put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None:
-        """Store writes: regular ones keep the first value, special ones the last."""
-        self._file.executemany(
-            _STORE_WRITES.format(table="writes", value="value", row=", ".join("?" * 9)),
-            _rows_of_writes(self._serde, key, writes),
         )
 
 
@@ -312,12 +350,15 @@ def _setup_sqlite(path: str) -> bool:
         raise ConfigError(f"{path} cannot be written as a SQLite database: {error}") from error
 
 
-class OfficialPostgres(_Official):
+class OfficialPostgres(OfficialStore):
     """The tables of the official `PostgresSaver` or `AsyncPostgresSaver`."""
 
     adds_values = True
+    _p = "%s"
+    _writes = "checkpoint_writes"
+    _value = "blob"
 
-    def __init__(self, url: str, serde: SerializerProtocol, writes: bool = False, *, temporary: bool = False) -> None:
+    def __init__(self, url: str, serde: SerializerProtocol, writes: bool = False) -> None:
         import psycopg  # Only the extra `postgres` installs it.
 
         self._serde = serde
@@ -329,8 +370,6 @@ class OfficialPostgres(_Official):
             raise ConfigError("the source's URL cannot be read; %-encode special characters in it") from None
         except psycopg.Error as error:
             raise StorageError(f"no connection to the source: {str(error).strip()}", operation="migrate") from None
-        if temporary:
-            self._connection.execute("SET search_path TO pg_temp")
         exists, has_path = self._tables()
         if writes and not (exists and has_path):
             self.is_new = not exists
@@ -340,7 +379,6 @@ class OfficialPostgres(_Official):
             self._connection.close()
             raise SchemaForeign("this database has no tables of LangGraph's own PostgresSaver in its search_path")
         self._path = "task_path" if has_path else "''"
-        # The same for each address of the server, and another one for a copy of the database.
         ((self.name,),) = self._connection.execute(
             """
             SELECT concat_ws('/', 'postgresql:', system_identifier, d.oid, to_regclass('checkpoints')::oid)
@@ -366,72 +404,23 @@ class OfficialPostgres(_Official):
         ).fetchall()
         return exists, has_path
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def threads(self) -> Iterator[Sequence[str]]:
-        """Yield the thread ids in order, in pages; no cursor or transaction stays open between pages."""
-        return _pages(lambda sql, after: self._connection.execute(sql.format("%s").encode(), [after]).fetchall())
+    def _ask(self, statement: str, params: Sequence[Sequence[Any]]) -> Sequence[Sequence[tuple[Any, ...]]]:
+        with self._connection.pipeline():
+            cursors = [self._connection.execute(statement.encode(), each, binary=True) for each in params]
+            return [cursor.fetchall() for cursor in cursors]
+
+    def _store(self, statement: str, params: Iterable[Sequence[Any]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(statement.encode(), list(params))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Read everything in the block from one read snapshot."""
         with self._connection.transaction():
             yield
-
-    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
-        """Return the checkpoints of threads with the number of their writes, older ones first."""
-        return _by_thread(
-            self._connection.execute(
-                """
-                SELECT thread_id, checkpoint_ns, checkpoint_id, coalesce(w.count, 0), coalesce(w.replaceable, 0)
-                FROM checkpoints c LEFT JOIN (
-                    SELECT thread_id, checkpoint_ns, checkpoint_id,
-                        count(*) AS count, count(*) FILTER (WHERE idx < 0) AS replaceable
-                    FROM checkpoint_writes WHERE thread_id = ANY(%(ids)s) GROUP BY 1, 2, 3
-                ) AS w USING (thread_id, checkpoint_ns, checkpoint_id)
-                WHERE c.thread_id = ANY(%(ids)s) ORDER BY checkpoint_id COLLATE "C", checkpoint_ns
-                """,
-                {"ids": list(thread_ids)},
-            )
-        )
-
-    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
-        """Return those of these checkpoints that exist, with their values and writes, in one round trip."""
-        if not places:
-            return ()
-        params = {"thread_id": thread_id, "spaces": [ns for ns, _ in places], "ids": [each for _, each in places]}
-        with self._connection.pipeline():
-            checkpoints = self._connection.execute(_CHECKPOINTS, params, binary=True)
-            blobs = self._connection.execute(_BLOBS, params, binary=True)
-            written = self._connection.execute(_WRITES.format(path=self._path).encode(), params, binary=True)
-        values = {tuple(row[:3]): self._serde.loads_typed((row[3], row[4])) for row in blobs}
-        writes: dict[tuple[str, str], list[ForeignWrite]] = {}
-        for ns, checkpoint_id, *cells in written:
-            writes.setdefault((ns, checkpoint_id), []).append(_write(self._serde, *cells))
-        found = {}
-        for ns, checkpoint_id, parent_id, checkpoint, metadata in checkpoints:
-            stated = (checkpoint.get("channel_versions") or {}).items()
-            named = {channel: (ns, channel, _text(version)) for channel, version in stated}
-            # The document has `true` for a delta snapshot whose value is a blob; the blob's value replaces it.
-            checkpoint["channel_values"] = {
-                **(checkpoint.get("channel_values") or {}),
-                **{channel: values[name] for channel, name in named.items() if name in values},
-            }
-            place = ns, checkpoint_id
-            found[place] = ForeignCheckpoint(
-                thread_id, *place, parent_id or None, checkpoint, metadata, writes.get(place, ())
-            )
-        return [found[place] for place in places if place in found]
-
-    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
-        """Return the writes of a checkpoint."""
-        params = {"thread_id": thread_id, "spaces": [checkpoint_ns], "ids": [checkpoint_id]}
-        rows = self._connection.execute(_WRITES.format(path=self._path).encode(), params, binary=True)
-        return [_write(self._serde, *cells) for _, _, *cells in rows]
 
     @contextmanager
     def storing(self) -> Iterator[None]:
@@ -447,13 +436,35 @@ class OfficialPostgres(_Official):
             reason = error.diag.message_primary or type(error).__name__
             raise CheckpointError(f"LangGraph's saver cannot store it: {reason}") from error
 
-    def store(self, thread_id: str, part: Part) -> None:
+    def store(self, part: Part) -> None:
         """Store a part of a thread in one round trip."""
         with self._connection.pipeline():
-            super().store(thread_id, part)
+            super().store(part)
 
-    def put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
-        """Store a checkpoint with the values whose versions are not the parent's, unless they exist."""
+    def _checkpoints(
+        self, thread_id: str, places: Sequence[tuple[str, str]]
+    ) -> Iterator[tuple[tuple[str, str], str | None, dict[str, Any], dict[str, Any]]]:
+        rows = self._ask(_CHECKPOINT, [[thread_id, *place] for place in places])
+        found = [(place, *row) for place, each in zip(places, rows, strict=True) for row in each]
+        # Each value once, though many checkpoints have it.
+        names: dict[tuple[str, str, str], Any] = {}
+        for (ns, _), _, checkpoint, _ in found:
+            stated = (checkpoint.get("channel_versions") or {}).items()
+            names.update(dict.fromkeys((ns, channel, _text(version)) for channel, version in stated))
+        blobs = self._ask(_BLOB, [[thread_id, *name] for name in names])
+        values = {name: self._serde.loads_typed(row) for name, rows in zip(names, blobs, strict=True) for row in rows}
+        for (ns, checkpoint_id), parent_id, checkpoint, metadata in found:
+            stated = (checkpoint.get("channel_versions") or {}).items()
+            named = {channel: (ns, channel, _text(version)) for channel, version in stated}
+            # The document has `true` for a delta snapshot whose value is a blob; the blob's value replaces it.
+            checkpoint["channel_values"] = {
+                **(checkpoint.get("channel_values") or {}),
+                **{channel: values[name] for channel, name in named.items() if name in values},
+            }
+            yield (ns, checkpoint_id), parent_id, checkpoint, metadata
+
+    def _put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
+        # With the values whose versions are not the parent's, unless they exist.
         from psycopg.types.json import Jsonb
 
         values = dict(one.checkpoint["channel_values"])
@@ -464,55 +475,29 @@ class OfficialPostgres(_Official):
             if isinstance(value, DeltaSnapshot):
                 values[channel] = True
         thread_id, ns, _ = one.key
-        with self._connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob) "
-                "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
-                [
-                    (thread_id, ns, channel, _text(version), *self._serde.dumps_typed(blobs[channel]))
-                    for channel, version in one.new_versions(parent).items()
-                    if channel in blobs
-                ],
-            )
-            cursor.execute(
-                "INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, "
-                "metadata) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
-                (*one.key, one.parent_id, Jsonb({**one.checkpoint, "channel_values": values}), Jsonb(one.metadata)),
-            )
-
-    def put_writes(self, key: Key, writes: Sequence[ForeignWrite]) -> None:
-        """Store writes: regular ones keep the first value, special ones the last."""
-        with self._connection.cursor() as cursor:
-            cursor.executemany(
-                _STORE_WRITES.format(table="checkpoint_writes", value="blob", row=", ".join(["%s"] * 9)).encode(),
-                list(_rows_of_writes(self._serde, key, writes)),
-            )
+        self._store(
+            "INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob) "
+            "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            [
+                (thread_id, ns, channel, _text(version), *self._serde.dumps_typed(blobs[channel]))
+                for channel, version in one.new_versions(parent).items()
+                if channel in blobs
+            ],
+        )
+        self._store(
+            "INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, "
+            "metadata) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            [(*one.key, one.parent_id, Jsonb({**one.checkpoint, "channel_values": values}), Jsonb(one.metadata))],
+        )
 
 
-_KEYS = "unnest(%(spaces)s::text[], %(ids)s::text[]) AS k (checkpoint_ns, checkpoint_id)"
-_CHECKPOINTS = f"""
-    SELECT checkpoint_ns, checkpoint_id, c.parent_checkpoint_id, c.checkpoint, c.metadata
-    FROM {_KEYS} JOIN checkpoints c USING (checkpoint_ns, checkpoint_id) WHERE c.thread_id = %(thread_id)s
-""".encode()
-# Each value once, and by its key: LIMIT keeps the planner from reading all blobs of a thread.
-_BLOBS = f"""
-    SELECT n.checkpoint_ns, n.channel, n.version, b.type, b.blob
-    FROM (
-        SELECT DISTINCT checkpoint_ns, v.key AS channel, v.value AS version
-        FROM {_KEYS} JOIN checkpoints c USING (checkpoint_ns, checkpoint_id)
-        CROSS JOIN LATERAL jsonb_each_text(c.checkpoint -> 'channel_versions') AS v
-        WHERE c.thread_id = %(thread_id)s
-    ) AS n
-    CROSS JOIN LATERAL (
-        SELECT type, blob FROM checkpoint_blobs
-        WHERE thread_id = %(thread_id)s AND checkpoint_ns = n.checkpoint_ns
-            AND channel = n.channel AND version = n.version LIMIT 1
-    ) AS b
-    WHERE b.type <> 'empty'
-""".encode()
-_WRITES = f"""
-    SELECT checkpoint_ns, checkpoint_id, task_id, {{path}}, idx, channel, type, blob
-    FROM {_KEYS} JOIN checkpoint_writes w USING (checkpoint_ns, checkpoint_id) WHERE w.thread_id = %(thread_id)s
+_CHECKPOINT = """
+    SELECT parent_checkpoint_id, checkpoint, metadata FROM checkpoints
+    WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s
+"""
+_BLOB = """
+    SELECT type, blob FROM checkpoint_blobs
+    WHERE thread_id = %s AND checkpoint_ns = %s AND channel = %s AND version = %s AND type <> 'empty'
 """
 
 
@@ -532,58 +517,6 @@ def _setup_postgres(connection: Any) -> None:
 
 def _is_inline(value: Any) -> bool:
     return value is None or isinstance(value, (str, int, float, bool))
-
-
-_STORE_WRITES = """
-    INSERT INTO {table} AS w (
-        thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, {value}
-    )
-    VALUES ({row})
-    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
-    DO UPDATE SET channel = excluded.channel, type = excluded.type, {value} = excluded.{value} WHERE w.idx < 0
-"""
-
-
-def _rows_of_writes(serde: SerializerProtocol, key: Key, writes: Iterable[ForeignWrite]) -> Iterator[tuple[Any, ...]]:
-    for task_id, task_path, idx, channel, value in writes:
-        yield *key, task_id, task_path, idx, channel, *serde.dumps_typed(value)
-
-
-# Each step of the recursion looks the next thread up in the primary key, so it skips a thread's other checkpoints.
-_THREADS = f"""
-    WITH RECURSIVE t (thread_id, number) AS (
-        SELECT (SELECT thread_id FROM checkpoints WHERE thread_id {{order}} {{{{}}}} ORDER BY thread_id LIMIT 1), 1
-        UNION ALL
-        SELECT (SELECT c.thread_id FROM checkpoints c WHERE c.thread_id > t.thread_id ORDER BY c.thread_id LIMIT 1),
-            number + 1
-        FROM t WHERE t.thread_id IS NOT NULL AND number < {PAGE}
-    )
-    SELECT thread_id FROM t WHERE thread_id IS NOT NULL
-"""
-
-
-def _pages(ask: Callable[[str, str], Sequence[tuple[str]]]) -> Iterator[Sequence[str]]:
-    """Yield the ids of all threads in pages.
-
-    `ask` runs a statement. Its arguments are the statement, with {} where the parameter is, and the parameter.
-    """
-    order, after = ">=", ""
-    while rows := ask(_THREADS.format(order=order), after):
-        yield [row[0] for row in rows]
-        order, after = ">", rows[-1][0]
-
-
-def _by_thread(rows: Iterable[tuple[Any, ...]]) -> Mapping[str, Locations]:
-    found: dict[str, dict[tuple[str, str], WriteCounts]] = {}
-    for thread_id, ns, checkpoint_id, writes, replaceable in rows:
-        found.setdefault(thread_id, {})[ns, checkpoint_id] = WriteCounts(writes, replaceable)
-    return found
-
-
-def _write(
-    serde: SerializerProtocol, task_id: str, task_path: str, idx: int, channel: str, type_: str, data: bytes
-) -> ForeignWrite:
-    return ForeignWrite(task_id, task_path, idx, channel, serde.loads_typed((type_, data)))
 
 
 def _text(version: Any) -> str:

@@ -6,33 +6,33 @@ Must not know: SQL, connections, the other side.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
-from langgraph.checkpoint.base import DeltaChannelHistory
-
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, work_out
-from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, config_of, thread_text
-from langgraph_checkpoint_custom.operations.export_rows import next_thread
+from langgraph_checkpoint_custom.engine.operation import work_out
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, thread_text
 from langgraph_checkpoint_custom.operations.moves import (
     forget_moves,
     moved_threads,
     moves_of_threads,
     store_move,
-    store_together,
+    store_part,
 )
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads, get_with_writes
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.tools.finding import every_thread
 from langgraph_checkpoint_custom.tools.foreign import (
     ForeignCheckpoint,
     ForeignWrite,
     encode_foreign_writes,
     foreign_of,
 )
-from langgraph_checkpoint_custom.tools.official import PAGE, Locations, Part, WriteCounts
+from langgraph_checkpoint_custom.tools.official import PAGE, Locations, Part, Threads, locations_of
 from langgraph_checkpoint_custom.tools.raw import without_classes
 
 # Bytes of a digest. In a thread of a million checkpoints, two are the same with a
@@ -42,44 +42,35 @@ DIGEST = 8
 BEGUN = bytes(DIGEST)
 
 
-class OwnThreads:
+class OwnThreads(Threads):
     """The threads of a saver, and what was moved of each from or to one store of an official saver.
 
     Args:
         saver: The saver.
-        store: The name of the other store; None if nothing is to be remembered.
+        store: The name of the other store.
     """
 
     suffix = "-custom"
-    adds_values = False
-    remembers = True
 
-    def __init__(self, saver: CheckpointSaver, store: str | None) -> None:
-        self._saver = without_classes(saver)
-        self._saver._concurrent_writers = "allow"
+    def __init__(self, saver: CheckpointSaver, store: str) -> None:
+        self._saver = without_classes(saver)._with_concurrent_writers("allow")
         self._dialect, self._driver, self._values = self._saver.backend
         self._store = store
         self.excluded = frozenset(self._values.excluded)
 
     def threads(self) -> Iterator[Sequence[str]]:
         """Yield the ids of LangGraph's threads in order, in pages."""
-        page: list[str] = []
-        thread_id: str | None = ""
-        while (thread_id := self._driver.run(next_thread(self._dialect, thread_id or ""))) is not None:
-            if not thread_id.startswith(KIND_MARK):  # Other frameworks' threads are nothing for LangGraph.
-                page.append(thread_id)
-            if len(page) == PAGE:
-                yield page
-                page = []
-        if page:
+        # Other frameworks' threads are nothing for LangGraph.
+        ids = (each for each in every_thread(self._saver) if not each.startswith(KIND_MARK))
+        while page := list(islice(ids, PAGE)):
             yield page
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> AbstractContextManager[None]:
         """Return a block; what is stored during it may be seen."""
         return nullcontext()
 
-    def storing(self) -> Any:
-        """Return a block; each checkpoint and each task's writes are stored on their own."""
+    def storing(self) -> AbstractContextManager[None]:
+        """Return a block; each part is stored on its own."""
         return nullcontext()
 
     def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
@@ -87,15 +78,7 @@ class OwnThreads:
         known = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
         if not known:
             return {}
-        found = self._driver.run(checkpoints_of_threads(self._dialect, known))
-        return {
-            thread_id: {
-                (ns, checkpoint_id): WriteCounts(*counts)
-                for ns, checkpoint_id, *counts in sorted(rows, key=lambda row: (row[1], row[0]))
-            }
-            for thread_id, rows in zip(known, found, strict=True)
-            if rows
-        }
+        return locations_of(known, self._driver.run(checkpoints_of_threads(self._dialect, known)))
 
     def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
         """Return those of these checkpoints that exist, with their values and writes."""
@@ -112,70 +95,56 @@ class OwnThreads:
             found.append(foreign_of(one)._replace(writes=writes))
         return found
 
-    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[ForeignWrite]:
+    def read_writes(self, thread_id: str, place: tuple[str, str]) -> Sequence[ForeignWrite]:
         """Return the writes of a checkpoint."""
-        return [write for one in self.read(thread_id, [(checkpoint_ns, checkpoint_id)]) for write in one.writes]
+        return [write for one in self.read(thread_id, [place]) for write in one.writes]
 
-    def history(self, key: Key, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        """Return what `DeltaChannel`s are rebuilt from."""
-        config = config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id or "")
-        return self._saver.get_delta_channel_history(config=config, channels=channels)
+    def store(self, part: Part) -> None:
+        """Store a part of a thread in one transaction, with what is remembered of it."""
+        thread_id = part.thread_id
+        encoders = [partial(self._encoded, one.put_arguments(parent)) for one, parent in part.checkpoints]
+        rest = [
+            self._dialect.insert_writes(key, rows, None)
+            for key, found in part.writes
+            for rows in encode_foreign_writes(self._values, key, found)
+        ]
+        if moved := BEGUN if part.moved is None and part.is_first else part.moved:
+            rest.append(self._dialect.ask("store_move", store=self._store, thread_id=thread_id, checkpoints=moved))
+        stored = store_part(self._dialect, thread_id, encoders, self._remember, rest, follows=part.follows)
+        if not self._driver.run(stored):
+            raise CheckpointError(
+                "it was deleted in the target while it was moved; nothing more of it was copied; --thread (in Python "
+                "threads=) moves it again"
+            )
 
-    def store(self, thread_id: str, part: Part) -> None:
-        """Store a part of a thread; in one transaction, unless values have rows of their own.
+    def _encoded(self, arguments: Sequence[Any]) -> Any:
+        return work_out(self._saver._encode(*arguments))
 
-        That the move has begun is remembered with the first checkpoint: if that cannot be stored, nothing has begun.
-        """
-        d = self._dialect
-        begun = [self._move(thread_id, BEGUN)] if part.is_first else []
-        trips: list[RoundTrip] = []
-        for one, parent in part.checkpoints:
-            encoded: Encoded = work_out(self._saver._encode(*one.put_arguments(parent)))
-            if encoded.is_one_row and not encoded.replayed:
-                trips.append(d.insert_checkpoint(encoded.row))
-            else:
-                self._send(thread_id, trips)
-                self._saver._remember_stored(self._driver.run(self._saver._put(encoded)))
-            trips += begun
-            begun = []
-        for key, found in part.writes:
-            trips += (d.insert_writes(key, rows, None) for rows in encode_foreign_writes(self._values, key, found))
-        if part.moved is not None:
-            trips.append(self._move(thread_id, part.moved))
-        self._send(thread_id, trips)
-
-    def _move(self, thread_id: str, moved: bytes) -> RoundTrip:
-        return self._dialect.ask("store_move", store=self._store or "", thread_id=thread_id, checkpoints=moved)
-
-    def _send(self, thread_id: str, trips: list[RoundTrip]) -> None:
-        if trips:
-            self._driver.run(store_together(self._dialect, thread_id, trips))
-        trips.clear()
+    def _remember(self, stored: Encoded) -> None:
+        self._saver._remember_stored(stored)
 
     # What was moved
 
     def moved(self, thread_ids: Sequence[str]) -> Mapping[str, Moved]:
         """Return what was moved of each thread."""
         known = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
-        found = self._driver.run(moves_of_threads(self._dialect, self._store, known)) if known and self._store else ()
-        stored = dict(zip(known, found, strict=False))
+        found = self._driver.run(moves_of_threads(self._dialect, self._store, known)) if known else ()
+        stored = dict(zip(known, found, strict=True))
         return {thread_id: Moved(stored.get(thread_id, b"")) for thread_id in thread_ids}
 
     def remember(self, thread_id: str, moved: bytes) -> None:
         """Store what was moved of a thread: `Moved.stored_with`."""
-        if self._store:
-            self._driver.run(store_move(self._dialect, self._store, thread_id, moved))
+        self._driver.run(store_move(self._dialect, self._store, thread_id, moved))
 
     def moved_threads(self) -> Iterator[Sequence[str]]:
         """Yield the ids of the threads that were moved, in pages."""
         page: Sequence[str] = [""]
-        while self._store and (page := self._driver.run(moved_threads(self._dialect, self._store, page[-1]))):
+        while page := self._driver.run(moved_threads(self._dialect, self._store, page[-1])):
             yield page
 
     def forget(self) -> None:
         """Forget what was moved: the other store is a new one."""
-        if self._store:
-            self._driver.run(forget_moves(self._dialect, self._store))
+        self._driver.run(forget_moves(self._dialect, self._store))
 
 
 class Moved:

@@ -154,7 +154,7 @@ def test_what_cannot_be_closed_is_said(
         step(saver, "2", None, a=1)  # It is not closed.
         assert cli.json(*argv)["closed"] is True
         assert cli.json(*argv) == {
-            **{"tables": "official", "threads": 2, "checkpoints": 0, "writes": 0, "verified": 0},
+            **{"tables": "official", "threads": 2, "checkpoints": 0, "writes": 0},
             **{"deleted": 0, "problems": {}, "closed": True},
         }
         for change in (lambda: step(saver, "3", None, a=1), lambda: saver.delete_thread("1")):

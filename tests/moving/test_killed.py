@@ -14,9 +14,9 @@ import signal
 import sys
 from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom.tools.migration import migrate
-def progress(what, number):
-    print(what, number, flush=True)
-    if f"{what} {number}" == sys.argv[3]:
+def progress(number):
+    print(number, flush=True)
+    if number == int(sys.argv[3]):
         signal.pause()  # Until it is killed.
 with open_saver(sys.argv[2]) as saver:
     moved = migrate(sys.argv[1], saver, progress=progress)
@@ -33,15 +33,15 @@ def test_a_killed_move_is_completed_by_the_next_ones(official: Official, store: 
                 location = step(source, f"{number:02}", location, a=list(range(turn)), text="x" * 500)
                 source.put_writes(location, [("a", turn)], "task")
         for kills_after in (3, 12, 27):
-            command = [sys.executable, "-c", SCRIPT, official.url, store.url, f"copy {kills_after}"]
+            command = [sys.executable, "-c", SCRIPT, official.url, store.url, f"{kills_after}"]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
                 assert child.stdout is not None
                 for line in child.stdout:
-                    if line == f"copy {kills_after}\n":
+                    if line == f"{kills_after}\n":
                         child.kill()
             assert child.wait() == -signal.SIGKILL
         last = subprocess.run(
-            [sys.executable, "-c", SCRIPT, official.url, store.url, "never"],
+            [sys.executable, "-c", SCRIPT, official.url, store.url, "0"],
             stdout=subprocess.PIPE,
             text=True,
             check=True,
