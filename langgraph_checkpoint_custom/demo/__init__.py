@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -31,6 +30,7 @@ from langgraph_checkpoint_custom.demo.agent import PRICES, SLOW, TASK, Graph, To
 from langgraph_checkpoint_custom.demo.printing import Story
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.tools.display import database_of
 from langgraph_checkpoint_custom.url import open_saver
 
 __all__ = ["DemoFailed", "build_graph", "run", "work"]
@@ -111,7 +111,7 @@ def run(url: str | None) -> None:
         demo.fork(demo.history())
         demo.copy()
         demo.prune()
-    story.end(url, thread_id)
+    story.end(database_of(saver), url, thread_id)
 
 
 @dataclass(frozen=True)
@@ -280,28 +280,10 @@ def undisturbed() -> dict[str, Any]:
 
 
 def new_file() -> str:
-    """Create a file in the current folder and return its name; never changes an existing file."""
-    names = chain(["checkpoints-demo.db"], (f"checkpoints-demo-{number}.db" for number in count(2)))
-    return next(name for name in names if make(name))
-
-
-def make(name: str) -> bool:
-    """Create an empty file; return False if there is one already.
-
-    It also returns False if SQLite has left a log for a file of that name; SQLite would delete the log.
-    """
-    if any(os.path.lexists(name + suffix) for suffix in ("-wal", "-shm", "-journal")):
-        return False
-    try:
-        # Only the owner may read the file, since it has conversations in it.
-        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        return False
-    except OSError as error:
-        raise DemoFailed(
-            f"no file can be created in this folder ({error.strerror}); change to a folder of yours, or use --url"
-        ) from error
-    return True
+    """Create a file in the current folder, which only the owner may read, and return its name."""
+    handle, path = tempfile.mkstemp(".db", "checkpoints-demo-", os.curdir)
+    os.close(handle)
+    return os.path.basename(path)
 
 
 # Proofs

@@ -10,9 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from pathlib import Path
 from textwrap import fill
-from urllib.parse import unquote, urlsplit
 
 from rich.console import Console
 from rich.text import Text
@@ -21,7 +19,7 @@ TITLE = "An agent buys coffee, is killed halfway, and loses no work. Only its mo
 # Columns of a line that is not printed to a terminal.
 WIDTH = 120
 # Columns before the text of a step.
-INDENT = 13
+INDENT = 11
 
 
 class Story:
@@ -29,7 +27,9 @@ class Story:
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
-        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._console = Console(
+            force_terminal=self._terminal, highlight=False, markup=False, emoji=False, soft_wrap=True
+        )
         self._width = min(self._console.width, WIDTH) if self._terminal else WIDTH
         self._number = 0
 
@@ -40,19 +40,16 @@ class Story:
     def step(self, name: str, text: str) -> None:
         """Print a step that was proved."""
         self._number += 1
-        lines = fill(text, self._width, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT)
         head = f"{self._number} {name}".ljust(INDENT)
-        if self._terminal:
-            head = f"{'✓' if self._can_encode('✓') else '+'} {head}"[: INDENT - 1].ljust(INDENT)
-        self._print("green bold" if self._terminal else "", head, lines[INDENT:])
+        self._print("green bold", head, fill(head + text, self._width, subsequent_indent=" " * INDENT)[INDENT:])
 
     def working(self, what: str) -> AbstractContextManager[object]:
         """Show that work goes on, until the end of the block; only on a terminal."""
         return self._console.status(f"{what} …") if self._terminal else nullcontext()
 
-    def end(self, url: str, thread_id: str) -> None:
+    def end(self, database: str, url: str, thread_id: str) -> None:
         """Print where the database is, and the commands to try next."""
-        self._print("bold", "Database:".ljust(INDENT), f"{shown(url)}, threads {thread_id} and {thread_id}-copy")
+        self._print("bold", "Database:".ljust(INDENT), f"{database}, threads {thread_id} and {thread_id}-copy")
         # A simple path needs no quoting in a command. Another URL may contain a password or characters of the shell.
         plain = re.fullmatch(r"sqlite:///([\w/.@+-]+)", url)
         hint = "" if plain else ", with CHECKPOINT_URL set to the URL that you gave"
@@ -64,17 +61,7 @@ class Story:
 
     def _print(self, style: str, text: str, rest: str = "") -> None:
         """Print a text in a style, and the rest of the line without one."""
-        if self._terminal:
-            self._console.print(Text(text, style=style).append(rest, style="default"))
-        else:
-            print(text + rest, flush=True)
-
-    def _can_encode(self, text: str) -> bool:
-        try:
-            text.encode(sys.stdout.encoding or "ascii")
-        except UnicodeEncodeError:
-            return False
-        return True
+        self._console.print(Text(text, style=style).append(rest, style="default"))
 
 
 def next_commands(thread_id: str, url: str) -> Iterator[tuple[str, str]]:
@@ -91,26 +78,4 @@ def program() -> str:
     found = shutil.which("lgckpt")
     if found and os.path.dirname(found) == os.path.dirname(sys.executable):
         return "lgckpt"
-    return f"{python()} -m langgraph_checkpoint_custom"
-
-
-def python() -> str:
-    """Return the command that runs this Python in a shell."""
-    for name in ("python", "python3"):
-        found = shutil.which(name)
-        # The folders differ between a virtual environment and the Python that it links to.
-        if (
-            found
-            and os.path.dirname(found) == os.path.dirname(sys.executable)
-            and os.path.samefile(found, sys.executable)
-        ):
-            return name
-    return shlex.quote(sys.executable)
-
-
-def shown(url: str) -> str:
-    """Return how to display a database: a path, or a URL without user, password and options."""
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite":
-        return str(Path(unquote(url[len("sqlite:///") :])).absolute())
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return f"{shlex.quote(sys.executable)} -m langgraph_checkpoint_custom"

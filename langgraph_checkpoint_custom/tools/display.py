@@ -214,6 +214,11 @@ def _classes_of(code: int, data: bytes) -> Iterator[tuple[str, str]]:
     yield from classes(data)
 
 
+def database_of(saver: object) -> str:
+    """Return what the database of a saver is called, as the saver's `repr` says it: without a password."""
+    return repr(saver)[1:-1].partition(" of ")[2]
+
+
 def size(number: int) -> str:
     """Format a number of bytes for people."""
     if number < 1000:
