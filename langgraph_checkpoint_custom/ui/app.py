@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial, wraps
 from typing import Any
 from urllib.parse import parse_qsl
@@ -18,11 +18,26 @@ from starlette.types import ASGIApp
 
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.tools.display import database_of
 from langgraph_checkpoint_custom.ui.inspector import HERE, Data, Graph, Inspector, View, templates
-from langgraph_checkpoint_custom.ui.pages import ROUTES, change
+from langgraph_checkpoint_custom.ui.pages import change, thread, threads
 from langgraph_checkpoint_custom.ui.security import Guard
 from langgraph_checkpoint_custom.ui.texts import marked
 
+ROUTES: Mapping[str, View] = {
+    "/": threads.threads,
+    "/summary": threads.summary,
+    "/suggestions": threads.suggestions,
+    "/inbox": threads.inbox,
+    "/space": threads.space,
+    "/tenants": threads.tenants,
+    "/thread": thread.thread,
+    "/checkpoint": thread.checkpoint,
+    "/checkpoints": thread.checkpoints,
+    "/timeline": thread.timeline,
+    "/difference": thread.difference,
+    "/value": thread.value,
+}
 # Bytes. A form has a few ids and an answer.
 LARGEST_FORM = 1_000_000
 
@@ -106,7 +121,7 @@ def create_app(
     """
     if graph is not None and not write:
         raise ConfigError("a graph answers interrupts, which is a change; pass write=True as well")
-    inspector = Inspector(saver, name or saver.backend.dialect.location, templates(), write, graph)
+    inspector = Inspector(saver, name or database_of(saver), templates(), write, graph)
     routes: list[Any] = [Route(path, _endpoint(inspector, view), methods=["GET"]) for path, view in ROUTES.items()]
     if write:
         routes.append(Route("/change", _endpoint(inspector, change.ask), methods=["GET"]))

@@ -20,7 +20,7 @@ from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import results_of
 from langgraph_checkpoint_custom.tools.display import counted, duration, kind, size
 from langgraph_checkpoint_custom.ui.reading import Store
-from langgraph_checkpoint_custom.ui.texts import age, clock, line, marked, namespace, visible
+from langgraph_checkpoint_custom.ui.texts import age, clock, line, marked, namespace
 from langgraph_checkpoint_custom.ui.values import tree
 
 HERE = Path(__file__).parent
@@ -52,7 +52,7 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found = (visible, line, size, clock, duration, kind, tree, counted, namespace)
+    found = (line, size, clock, duration, kind, tree, counted, namespace)
     environment.filters |= {each.__name__: each for each in found} | {"results": results_of}
     return environment
 

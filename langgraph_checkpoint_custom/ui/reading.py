@@ -1,4 +1,4 @@
-"""Reads what the pages show: states with their sizes, rebuilt chats, lines for lists. Values are read raw.
+"""Reads what the pages show: states with their sizes, rebuilt chats, pages of threads. Values are read raw.
 
 Must not know: requests, HTML, SQL.
 
@@ -8,8 +8,7 @@ sizes of the checkpoint remain, with the reason.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 
 from langgraph_checkpoint_custom.encoding.objects import pack
-from langgraph_checkpoint_custom.encoding.raw import RawReader, plain
+from langgraph_checkpoint_custom.encoding.raw import RawReader
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import matches, wanted
@@ -35,22 +34,19 @@ from langgraph_checkpoint_custom.operations.inspector import (
     sizes_of_checkpoint,
     timeline,
 )
-from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, open_among, waiting_threads
+from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.list_threads import threads_page
-from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_of_threads
 from langgraph_checkpoint_custom.operations.thread_states import State as ThreadState
 from langgraph_checkpoint_custom.operations.thread_states import failures_of, next_nodes, state_of, threads_in_state
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.raw import without_classes
 from langgraph_checkpoint_custom.tools.states import Channel, channels_of, reason_of, task_nodes
-from langgraph_checkpoint_custom.tools.summary import line_of, question_of
+from langgraph_checkpoint_custom.tools.summary import question_of
 
 # Checkpoints in the picture of a thread, the newest ones.
 TIMELINE = 5_000
 # Threads that a page looks at to find those in a state.
 LOOKED_AT = 1_000
-# Characters of what was said last in a thread.
-LINE = 160
 
 
 class Write(NamedTuple):
@@ -66,13 +62,6 @@ class Write(NamedTuple):
     readable: bool
 
 
-class Part(NamedTuple):
-    """A run, and how many tasks of a superstep it has done."""
-
-    run_id: str
-    tasks: int
-
-
 @dataclass
 class State:
     """What the page of a checkpoint shows."""
@@ -85,25 +74,13 @@ class State:
     seconds: float | None = None
     """The time since its parent was stored."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    versions: Mapping[str, Any] = field(default_factory=dict)
     channels: Sequence[Channel] = ()
     writes: Sequence[Write] = ()
     questions: Sequence[Question] = ()
-    answered: Sequence[Question] = ()
-    answers: Sequence[Any] = ()
     following: Sequence[str] = ()
     problem: str = ""
     word: str = "unreadable"
     errors: Sequence[str] = ()
-
-
-class Summary(NamedTuple):
-    """A thread in a line: its state in a word, the last message or state, and its size."""
-
-    state: str
-    role: str
-    text: str
-    counted: Counted
 
 
 class ThreadList(NamedTuple):
@@ -181,15 +158,6 @@ class Store:
             return found is not None and state_of(found) == state
         return False
 
-    def waiting(self, prefix: str, after: tuple[str, str], limit: int) -> WaitingReply:
-        """Return a page of the threads that wait, and the number of all that have a question.
-
-        `after` is the newest checkpoint id and the id of the last thread of the page before.
-        """
-        d, _, codec = self.saver.backend
-        found: WaitingReply = self.run(waiting_threads(d, codec, prefix_text(prefix), after, limit))
-        return found
-
     def newest(self, thread_id: str) -> CheckpointRecord:
         """Return the newest checkpoint of a thread's root graph, or of any namespace if the root has none.
 
@@ -265,7 +233,6 @@ class Store:
         document = found.checkpoint
         state.metadata = dict(found.metadata)
         state.time = time_from(document.get("ts")) or state.time
-        state.versions = document.get("channel_versions") or {}
         stored = {one.channel: one for one in state.sizes.values}
         state.channels = [_sized(channel, stored.get(channel.name)) for channel in channels_of(self.saver, found)]
         pending = found.pending_writes or []
@@ -276,56 +243,9 @@ class Store:
             for one, (task_id, channel, value) in zip(state.sizes.writes, pending, strict=False)
         ]
         state.questions = [question_of(each) for each in open_among(document, pending)]
-        seen = {question.id for question in state.questions}
-        asked = [question_of(each) for each in _elements(state.writes, "interrupt")]
-        state.answered = [question for question in asked if question.id not in seen]
-        state.answers = list(_elements(state.writes, "answer"))
         state.following = next_nodes(document["channel_values"])
         state.word = state_of(found)
         state.errors = [error for _, error in failures_of(found)]
-
-    # Lists
-
-    def summary(self, thread_id: str) -> Summary:
-        """Return a thread in a line."""
-        d = self.saver.backend.dialect
-        counted: Counted = self.run(sizes_of_threads(d, [thread_text(thread_id)], MOST))[thread_id]
-        newest = self.newest(thread_id)
-        state = self.state(Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
-        if state.problem:
-            return Summary(state.word, "", state.problem, counted)
-        return Summary(state.word, *line_of(state.channels, state.questions, state.errors, LINE), counted)
-
-
-def parts_of(state: State) -> list[Part]:
-    """Return the runs between which a superstep was divided, because the first one was stopped; mostly none.
-
-    A question to a human divides a superstep, too. Then this returns nothing.
-    """
-    by_task = {write.task_id: write.run_id for write in reversed(state.writes) if write.what == "output"}
-    counts = Counter(run_id for run_id in by_task.values() if run_id)
-    if len(counts) < 2 or any(write.what == "interrupt" for write in state.writes):
-        return []
-    return sorted([Part(*each) for each in counts.items()], key=lambda part: part.run_id != state.run_id)
-
-
-def thread_record(store: Store, thread_id: str) -> ThreadRecord | None:
-    """Return the record of one thread; None if it does not exist."""
-    try:
-        return ThreadRecord(thread_id, store.newest(thread_id))
-    except CheckpointNotFound:
-        return None
-
-
-def _elements(writes: Sequence[Write], what: str) -> Iterator[Any]:
-    """Yield the elements of the writes of a kind, such as the interrupts of a task, each once."""
-    seen: list[Any] = []
-    for write in writes:
-        value = plain(write.value) if write.what == what and write.readable else ()
-        for each in value if isinstance(value, (list, tuple)) else [value]:
-            if each not in seen:
-                seen.append(each)
-                yield each
 
 
 _WHAT = {ERROR: "error", INTERRUPT: "interrupt", RESUME: "answer", SCHEDULED: "scheduled"}

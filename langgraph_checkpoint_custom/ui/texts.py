@@ -9,10 +9,7 @@ direction of text, invisible letters that can carry a message past a reader. Eac
 from __future__ import annotations
 
 import re
-import unicodedata
 from datetime import datetime, timezone
-
-from markupsafe import Markup, escape
 
 # Control and format characters, line separators, lone surrogates, private and invisible letters. Not among them are
 # newline and tab, and the two joiners, which emoji and several scripts need.
@@ -21,31 +18,11 @@ _UNSEEN = re.compile(
     "\u2060-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
-_NEWLINE = "\r\n"
-
-
-def _code(char: str) -> str:
-    return f"U+{ord(char):04X}"
 
 
 def marked(text: str) -> str:
-    """Return a text in which each unseen character is replaced by its code point in brackets, for titles and JSON."""
-    return _UNSEEN.sub(lambda found: f"⟨{_code(found[0])}⟩", text.replace(_NEWLINE, "\n"))
-
-
-def visible(text: object) -> Markup:
-    """Return a text as HTML in which each unseen character is a mark with its code point and name."""
-    text = str(text).replace(_NEWLINE, "\n")
-    found = []
-    at = 0
-    for match in _UNSEEN.finditer(text):
-        char = match[0]
-        name = unicodedata.name(char, "control character").lower()
-        found.append(escape(text[at : match.start()]))
-        found.append(Markup('<span class="unseen" title="{}">{}</span>').format(name, _code(char)))
-        at = match.end()
-    found.append(escape(text[at:]))
-    return Markup("").join(found)
+    """Return a text in which each unseen character is replaced by its code point in brackets."""
+    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text.replace("\r\n", "\n"))
 
 
 def line(text: str, limit: int = 160) -> str:

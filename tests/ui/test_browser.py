@@ -35,9 +35,8 @@ PAGES = {
     "inbox": "/inbox",
     "space": "/space",
     "space of a thread": "/space?thread=support-fork",
-    "sweep": "/sweep?keep=3",
     "tenants": "/tenants",
-    "problem": "/sweep",
+    "problem": "/thread?thread=nobody",
 }
 
 
@@ -219,7 +218,7 @@ const found = [];
 for (const element of document.querySelectorAll('body *')) {
   const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
   const box = element.getBoundingClientRect();
-  if (!own || !box.width || element.closest('svg.map, .skip, option, noscript')) continue;
+  if (!own || !box.width || element.closest('.skip, option, noscript')) continue;
   const style = getComputedStyle(element);
   const text = element instanceof SVGElement ? style.fill : style.color;
   const ground = behind(element.closest('svg')?.parentElement ?? element);

@@ -1,17 +1,14 @@
-"""What differs between two states, and how sizes become a picture."""
+"""What differs between two states."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_checkpoint_custom.tools.changes import Change, Line, PathChange, changes
 from langgraph_checkpoint_custom.tools.chats import chat_of
 from langgraph_checkpoint_custom.tools.states import Channel
-from langgraph_checkpoint_custom.ui.treemap import treemap
 from tests.ui.test_chats import raw
 
 
@@ -72,15 +69,3 @@ def test_what_cannot_be_read_is_not_compared() -> None:
     ((change,), _) = changes([unreadable], [unreadable])
     assert (change.what, change.note) == ("unknown", "it is encrypted")
     assert changes([Channel("branch:to:x")], []) == ([], [])
-
-
-@given(st.lists(st.integers(0, 10**12), max_size=40), st.integers(1, 2_000), st.integers(1, 2_000))
-def test_areas_are_in_proportion_and_fill_the_picture(sizes: list[int], width: int, height: int) -> None:
-    boxes = treemap(sizes, width, height)
-    total = sum(sizes)
-    assert sorted(box.number for box in boxes) == [number for number, size in enumerate(sizes) if size > 0]
-    for box in boxes:
-        area = sizes[box.number] / total * width * height
-        assert abs(box.width * box.height - area) <= 1e-6 * width * height
-        assert -1e-6 * width <= box.x <= box.x + box.width <= width * (1 + 1e-6)
-        assert -1e-6 * height <= box.y <= box.y + box.height <= height * (1 + 1e-6)

@@ -17,7 +17,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
-from langgraph_checkpoint_custom.cli.inspecting import name_of
 from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli  # A fixture.
 from tests.cli.test_reading import put
@@ -105,17 +104,3 @@ def test_a_port_in_use(cli: Cli) -> None:
 def test_a_store_that_is_not_there(cli: Cli) -> None:
     assert "there is no file" in cli.fail("ui", "--url", "sqlite:///nothing.db")
     assert not os.path.exists("nothing.db")
-
-
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("sqlite:///a%20b.db", "a b.db"),
-        ("sqlite:////var/lib/a.db", "/var/lib/a.db"),
-        ("postgresql://me:secret@db.example:5432/app?password=secret", "app on db.example"),
-        ("postgresql://me:secret@/app?host=/run", "app"),
-        ("postgres://", "PostgreSQL"),
-    ],
-)
-def test_the_name_of_a_store_has_no_secrets(url: str, name: str) -> None:
-    assert name_of(url) == name

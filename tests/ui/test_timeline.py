@@ -20,7 +20,7 @@ from langgraph_checkpoint_custom.tools.timeline import (
     graph_of,
     picture_of,
 )
-from langgraph_checkpoint_custom.ui.timeline import as_json
+from langgraph_checkpoint_custom.ui.pages.thread import drawn
 
 
 def record(name: str, parent: str | None = None, *tasks: TaskRecord, **fields: Any) -> TimelineRecord:
@@ -112,8 +112,8 @@ def test_a_graph_of_branches() -> None:
         record("2", "1"),
         record("1", "gone"),
     ]
-    drawn = [(sign, one and one.checkpoint_id) for sign, one in graph_of(chain)]
-    assert drawn == [
+    lines = [(sign, one and one.checkpoint_id) for sign, one in graph_of(chain)]
+    assert lines == [
         ("*", "6"),
         ("| *", "5"),
         ("| | *", "4"),
@@ -146,4 +146,4 @@ def test_no_two_checkpoints_are_in_one_place(parents: list[int]) -> None:
             assert spot.column == picture.spots[spot.parent].column + 1
     if records:
         assert picture.spots[-1].row == 0
-    json.dumps(as_json(picture, {}, more=False))
+    json.dumps(drawn(picture, {}))

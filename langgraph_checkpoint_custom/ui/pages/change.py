@@ -28,82 +28,68 @@ class Action(NamedTuple):
 
     Attributes:
         question: What is asked before it; the fields are filled in.
-        fields: What it needs; those of `optional` may be empty.
-        run: Makes it, and returns the thread to show after that; None for the list.
-        optional: Fields that may be empty.
+        fields: What it needs. Only `ns` may be empty.
+        run: Makes it.
         danger: Whether it deletes something.
+        shows: The field with the thread to show after that; without it, the list.
     """
 
     question: str
     fields: Sequence[str]
-    run: Callable[[CheckpointSaver, Fields], str | None]
-    optional: Sequence[str] = ()
+    run: Callable[[CheckpointSaver, Fields], object]
     danger: bool = False
+    shows: str = "thread"
 
 
-def _label(saver: CheckpointSaver, given: Fields) -> str:
-    saver.label(config_of(given["thread"], given["ns"], given["id"]), given["name"])
-    return given["thread"]
-
-
-def _unlabel(saver: CheckpointSaver, given: Fields) -> str:
+def _unlabel(saver: CheckpointSaver, given: Fields) -> None:
     if not saver.unlabel(given["thread"], given["name"]):
         raise CheckpointNotFound(f"thread {given['thread']!r} has no label {given['name']!r}")
-    return given["thread"]
-
-
-def _fork(saver: CheckpointSaver, given: Fields) -> str:
-    saver.fork_thread(given["thread"], given["target"], checkpoint_id=given["id"])
-    return given["target"]
-
-
-def _rollback(saver: CheckpointSaver, given: Fields) -> str:
-    saver.rollback(given["thread"], given["id"])
-    return given["thread"]
-
-
-def _delete_thread(saver: CheckpointSaver, given: Fields) -> None:
-    saver.delete_thread(given["thread"])
-
-
-def _delete_run(saver: CheckpointSaver, given: Fields) -> None:
-    saver.delete_for_runs([given["run"]])
-
-
-def _prune(saver: CheckpointSaver, given: Fields) -> str:
-    saver.prune([given["thread"]])
-    return given["thread"]
 
 
 ACTIONS: Mapping[str, Action] = {
     "label": Action(
-        "Give checkpoint {id} of thread {thread} the label {name}?", ("thread", "ns", "id", "name"), _label, ("ns",)
+        "Give checkpoint {id} of thread {thread} the label {name}?",
+        ("thread", "ns", "id", "name"),
+        lambda saver, given: saver.label(config_of(given["thread"], given["ns"], given["id"]), given["name"]),
     ),
     "unlabel": Action("Remove the label {name} from thread {thread}?", ("thread", "name"), _unlabel),
     "fork": Action(
-        "Start the new thread {target} from checkpoint {id} of thread {thread}?", ("thread", "id", "target"), _fork
+        "Start the new thread {target} from checkpoint {id} of thread {thread}?",
+        ("thread", "id", "target"),
+        lambda saver, given: saver.fork_thread(given["thread"], given["target"], checkpoint_id=given["id"]),
+        shows="target",
     ),
     "rollback": Action(
         "Roll thread {thread} back to checkpoint {id}, and delete everything after it?",
         ("thread", "id"),
-        _rollback,
+        lambda saver, given: saver.rollback(given["thread"], given["id"]),
         danger=True,
     ),
-    "delete-thread": Action("Delete thread {thread} with all checkpoints?", ("thread",), _delete_thread, danger=True),
+    "delete-thread": Action(
+        "Delete thread {thread} with all checkpoints?",
+        ("thread",),
+        lambda saver, given: saver.delete_thread(given["thread"]),
+        danger=True,
+        shows="",
+    ),
     "delete-run": Action(
-        "Delete everything that run {run} has stored, in all threads?", ("run",), _delete_run, danger=True
+        "Delete everything that run {run} has stored, in all threads?",
+        ("run",),
+        lambda saver, given: saver.delete_for_runs([given["run"]]),
+        danger=True,
+        shows="",
     ),
     "prune": Action(
         "Delete all checkpoints of thread {thread} but the newest of each namespace and those with a label?",
         ("thread",),
-        _prune,
+        lambda saver, given: saver.prune([given["thread"]]),
         danger=True,
     ),
 }
 ANSWER = Action(
     "Answer interrupt {interrupt} of thread {thread} with {answer}, and let the thread go on?",
     ("thread", "interrupt", "answer"),
-    lambda saver, given: given["thread"],
+    lambda saver, given: None,
 )
 
 
@@ -114,7 +100,7 @@ def _asked(inspector: Inspector, request: Request, given: Fields) -> tuple[str, 
         raise ConfigError(f"there is no change {name!r}")
     fields = {field: given.get(field, "") for field in action.fields}
     for field, text in fields.items():
-        if not text and field not in action.optional:
+        if not text and field != "ns":
             raise ConfigError(f"the change {name!r} needs the field {field!r}")
     if name == "answer" and request.query_params.get("tenant"):
         raise ConfigError("the graph of the application works for no tenant; answer where the tenant's graph is")
@@ -147,8 +133,8 @@ def change(inspector: Inspector, request: Request) -> Response:
     _LOG.warning("inspector: %s %s", name, said)
     if action is ANSWER:
         _answer(inspector, saver, fields)
-    thread_id = action.run(saver, fields)
-    page = link(request, "") if thread_id is None else link(request, "thread", thread=thread_id)
+    action.run(saver, fields)
+    page = link(request, "thread", thread=fields[action.shows]) if action.shows else link(request, "")
     return RedirectResponse(page, 303)
 
 

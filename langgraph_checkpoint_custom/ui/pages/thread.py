@@ -1,26 +1,33 @@
-"""A thread with its timeline, and one of its checkpoints."""
+"""A thread with its timeline, one of its checkpoints, and what differs between two."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from langgraph_checkpoint_custom.errors import CheckpointNotFound
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
+from langgraph_checkpoint_custom.model.records import CheckpointRecord
 from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, thread_counts
 from langgraph_checkpoint_custom.operations.sizes import MOST
+from langgraph_checkpoint_custom.tools.changes import changes
 from langgraph_checkpoint_custom.tools.display import json_of
-from langgraph_checkpoint_custom.tools.timeline import lines_of, picture_of, sends_of
+from langgraph_checkpoint_custom.tools.timeline import Picture, Spot, lines_of, picture_of, sends_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
-from langgraph_checkpoint_custom.ui.reading import State, Store, parts_of
-from langgraph_checkpoint_custom.ui.timeline import as_json
+from langgraph_checkpoint_custom.ui.reading import State, Store
+from langgraph_checkpoint_custom.ui.texts import line, marked
 
 # Checkpoints in the list below the picture.
 LISTED = 50
+# Checkpoints of a namespace to compare with: the newest ones.
+CHOICES = 300
 # Channels of a checkpoint that its page shows, unless all are asked for.
 CHANNELS = 200
 
@@ -56,7 +63,6 @@ def _shown(store: Store, state: State, request: Request) -> dict[str, Any]:
         "sizes_left_out": len(state.sizes.values) - len(state.sizes.values[:most]),
         "labels": labels.get((state.key.checkpoint_ns, state.key.checkpoint_id or ""), []),
         "tasks": tasks,
-        "divided": parts_of(state),
     }
 
 
@@ -97,11 +103,56 @@ def timeline(inspector: Inspector, request: Request) -> Response:
         raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint")
     shown = [one for one in records if not one.hidden] if request.query_params.get("hidden") != "1" else records
     more = counts.checkpoints > len(records)
-    picture = picture_of(shown, sends_of(store.saver, thread_id, shown))
-    drawn = as_json(picture, store.labels(thread_id), more=more)
+    picture = drawn(picture_of(shown, sends_of(store.saver, thread_id, shown)), store.labels(thread_id))
     ids = {one.checkpoint_id for one in records}
     pruned = not more and any(one.parent_id not in ids for one in records if one.parent_id)
-    return Data({"state": state, **drawn, "hidden": len(records) - len(shown), "pruned": pruned})
+    return Data({"state": state, **picture, "more": more, "hidden": len(records) - len(shown), "pruned": pruned})
+
+
+def drawn(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]]) -> dict[str, Any]:
+    """Return a picture in a short form for the browser; texts are marked.
+
+    Each spot is a list: id, parent, column, row, marks, step, source, run, time in milliseconds, what made it, labels.
+    """
+    short = cache(partial(line, limit=60))
+
+    def spots_of(spots: Sequence[Spot]) -> list[list[Any]]:
+        found = []
+        for spot in spots:
+            record = spot.record
+            time = time_of(record.checkpoint_id)
+            found.append(
+                [
+                    record.checkpoint_id,
+                    spot.parent,
+                    spot.column,
+                    spot.row,
+                    spot.marks,
+                    record.step if isinstance(record.step, int) else None,
+                    short(str(record.source or "")),
+                    short(record.run_id or ""),
+                    int(time.timestamp() * 1000) if time else None,
+                    short(", ".join(spot.nodes)),
+                    [marked(name) for name in labels.get((record.checkpoint_ns, record.checkpoint_id), ())],
+                ]
+            )
+        return found
+
+    strips = [
+        {
+            "ns": strip.checkpoint_ns,
+            "name": short(" / ".join(part.partition(":")[0] for part in strip.checkpoint_ns.split("|"))),
+            "root": strip.root,
+            "spots": spots_of(strip.spots),
+        }
+        for strip in picture.strips
+    ]
+    return {
+        "spots": spots_of(picture.spots),
+        "strips": strips,
+        "columns": picture.columns,
+        "rows": picture.rows,
+    }
 
 
 def checkpoints(inspector: Inspector, request: Request) -> Response:
@@ -124,6 +175,23 @@ def checkpoints(inspector: Inspector, request: Request) -> Response:
     more = records[LISTED - 1].checkpoint_id if len(records) > LISTED else None
     labels = store.labels(thread_id)
     return inspector.page(request, "checkpoints.html", thread_id=thread_id, rows=rows, more=more, labels=labels)
+
+
+def difference(inspector: Inspector, request: Request) -> Response:
+    """What differs from one checkpoint to another; by default, what a superstep changed."""
+    store = inspector.store(request)
+    after = state_asked(store, request)
+    thread_id, checkpoint_ns, checkpoint_id = after.key
+    other = request.query_params.get("from") or after.parent_id
+    before = store.state(Key(thread_id, checkpoint_ns, other)) if other else None
+    found, same = changes(before.channels if before else (), after.channels)
+    choices: list[CheckpointRecord] = []
+    with suppress(CorruptCheckpoint):  # Metadata that cannot be read: then there is no choice.
+        where: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}}
+        choices += (one for one in store.saver.history(where, limit=CHOICES) if one.checkpoint_id != checkpoint_id)
+    return inspector.page(
+        request, "difference.html", before=before, after=after, changes=found, same=same, choices=choices
+    )
 
 
 def value(inspector: Inspector, request: Request) -> Response:

@@ -1,7 +1,8 @@
-"""The list of threads, and of tenants."""
+"""The list of threads, those that wait for a human, what takes room, and the tenants."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, get_args
 
 from starlette.requests import Request
@@ -9,19 +10,26 @@ from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import KIND_MARK, label_text
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, label_text, prefix_text, thread_text
+from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
 from langgraph_checkpoint_custom.model.records import ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import label_names, threads_with_label
-from langgraph_checkpoint_custom.operations.sizes import MOST
+from langgraph_checkpoint_custom.operations.interrupts import waiting_threads
+from langgraph_checkpoint_custom.operations.sizes import MOST, sizes_of_store, sizes_of_thread, sizes_of_threads
 from langgraph_checkpoint_custom.operations.thread_states import State
 from langgraph_checkpoint_custom.tools.display import size, up_to
 from langgraph_checkpoint_custom.tools.finding import pairs_in, thread_ids, wanted_of
+from langgraph_checkpoint_custom.tools.summary import line_of, question_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
-from langgraph_checkpoint_custom.ui.reading import Store, ThreadList, thread_record
+from langgraph_checkpoint_custom.ui.reading import Store, ThreadList
 from langgraph_checkpoint_custom.ui.texts import marked
 
 # Threads on a page.
 PAGE = 30
+# Characters of what was said last in a thread.
+LINE = 160
+# Threads, namespaces and channels that are shown with their sizes, the largest ones.
+LARGEST = 40
 # Checkpoints that a search by metadata goes through at first. With a million threads, that took a tenth of a second.
 REACH = 5_000
 # Metadata keys of LangGraph's own, which say nothing about whose thread it is.
@@ -84,9 +92,10 @@ def _found(store: Store, asked: dict[str, str], before: tuple[str, str] | None, 
         else:
             names = thread_ids(store.saver, prefix, after, PAGE)
         for after in names:
-            record = thread_record(store, after) if after.startswith(prefix) else None
-            if record is not None and store.fits(record, wanted, state):
-                found.append(record)
+            with suppress(CheckpointNotFound):
+                record = ThreadRecord(after, store.newest(after))
+                if after.startswith(prefix) and store.fits(record, wanted, state):
+                    found.append(record)
             if len(found) == PAGE:
                 return ThreadList(found, ("-", after))
         if len(names) < PAGE:
@@ -105,15 +114,19 @@ def summary(inspector: Inspector, request: Request) -> Response:
     store = inspector.store(request)
     thread_id = request.query_params.get("thread", "")
     try:
-        found = store.summary(thread_id)
+        newest = store.newest(thread_id)
+        state = store.state(Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
     except CheckpointNotFound:
         return Data({"gone": True}, 404)
-    counted, complete = found.counted
+    last = line_of(state.channels, state.questions, state.errors, LINE)
+    role, text = ("", state.problem) if state.problem else last
+    counts = store.run(sizes_of_threads(store.saver.backend.dialect, [thread_text(thread_id)], MOST))
+    counted, complete = counts[thread_id]
     return Data(
         {
-            "state": found.state,
-            "role": found.role,
-            "text": marked(found.text),
+            "state": state.word,
+            "role": role,
+            "text": marked(text),
             "checkpoints": up_to(MOST, counted.checkpoints),
             "hidden": counted.hidden,
             "size": size(counted.bytes) if complete else f"> {size(counted.bytes)}",
@@ -130,6 +143,43 @@ def suggestions(inspector: Inspector, request: Request) -> Response:
     else:
         found = store.run(label_names(store.saver.backend.dialect, SUGGESTED))
     return Data({"suggestions": [marked(text) for text in found[:SUGGESTED]]})
+
+
+def inbox(inspector: Inspector, request: Request) -> Response:
+    """The threads that wait for a human, the one that has waited longest first."""
+    store = inspector.store(request)
+    prefix, at, before = (request.query_params.get(name, "") for name in ("prefix", "at", "before"))
+    d, _, codec = store.saver.backend
+    waiting, number = store.run(waiting_threads(d, codec, prefix_text(prefix), (at, before), PAGE + 1))
+    rows = [
+        {
+            "thread_id": one.thread_id,
+            "kind": kind_of(one.thread_id),
+            "name": " / ".join(name_of(one.thread_id)),
+            "since": one.since,
+            "questions": [question_of(each) for each in one.interrupts],
+        }
+        for one in waiting[:PAGE]
+    ]
+    following = waiting[PAGE - 1] if len(waiting) > PAGE else None
+    return inspector.page(
+        request, "inbox.html", rows=rows, number=number, prefix=prefix, is_first=not at, following=following
+    )
+
+
+def space(inspector: Inspector, request: Request) -> Response:
+    """What takes room: in the store by thread and channel, or in a thread by namespace and channel.
+
+    Counting a whole store reads all rows. So the page comes first, and the browser asks for the figures after that.
+    """
+    store = inspector.store(request)
+    d, thread_id = store.saver.backend.dialect, request.query_params.get("thread")
+    sizes = None
+    if thread_id:
+        sizes = store.run(sizes_of_thread(d, thread_text(thread_id), LARGEST))
+    elif request.query_params.get("count") == "1":
+        sizes = store.run(sizes_of_store(d, LARGEST))
+    return inspector.page(request, "space.html", thread_id=thread_id, sizes=sizes)
 
 
 def tenants(inspector: Inspector, request: Request) -> Response:

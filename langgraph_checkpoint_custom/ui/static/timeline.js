@@ -31,7 +31,7 @@ export class Timeline {
   #canvas = svg("svg", { "aria-hidden": "false" });
   #wide = document.createElement("div");
   #onChoose;
-  #data = { spots: [], strips: [], words: [], columns: 0, rows: 0 };
+  #data = { spots: [], strips: [], columns: 0, rows: 0 };
   #points = [];
   #byKey = new Map();
   #unfolded = new Set();
@@ -315,15 +315,14 @@ export class Timeline {
 
   #spot(number, point, x) {
     const { spot } = point;
-    const word = (index) => this.#data.words[spot[index]];
     const own = CLASSES.filter(([bit]) => spot[MARKS] & bit).map(([, name]) => name);
-    const classes = ["spot", ...(own.length || word(SOURCE) !== "input" ? own : ["input"])];
+    const classes = ["spot", ...(own.length || spot[SOURCE] !== "input" ? own : ["input"])];
     const isChosen = point === this.#chosen;
     const step = spot[STEP] === null ? "" : String(spot[STEP]);
     const time = spot[TIME] === null ? "" : new Date(spot[TIME]).toLocaleString("sv", { timeZoneName: "short" });
     const said = [
-      `step ${step}`, word(MADE) || word(SOURCE), time, ...own.map((name) => SAID[name]), ...spot[LABELS].map((name) => `label ${name}`),
-      word(RUN) && `run ${word(RUN)}`, point.under.length ? `${point.under.length} subgraph calls, Enter shows them` : "",
+      `step ${step}`, spot[MADE] || spot[SOURCE], time, ...own.map((name) => SAID[name]), ...spot[LABELS].map((name) => `label ${name}`),
+      spot[RUN] && `run ${spot[RUN]}`, point.under.length ? `${point.under.length} subgraph calls, Enter shows them` : "",
     ].filter(Boolean).join(", ");
     const group = svg("g", {
       class: [...classes, isChosen ? "chosen" : ""].filter(Boolean).join(" "),
@@ -346,7 +345,7 @@ export class Timeline {
     };
     if (spot[LABELS].length && !point.strip) write("name", -17, this.#width >= NAMES ? short(spot[LABELS].join(", "), 7.4) : "⚑");
     else if (this.#width >= STEPS && !point.strip) write("step", -15, step);
-    if (this.#width >= NAMES) write("made", point.strip ? 18 : 23, short(word(MADE) || word(SOURCE)));
+    if (this.#width >= NAMES) write("made", point.strip ? 18 : 23, short(spot[MADE] || spot[SOURCE]));
     if (point.under.length && this.#width >= STEPS) {
       const isOpen = this.#all || this.#unfolded.has(spot[ID]);
       write("more", 36, `${isOpen ? "▾" : "▸"} ${point.under.length}`);
