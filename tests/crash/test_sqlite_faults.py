@@ -56,10 +56,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def remount(disk: Path, mode: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{mode}", str(disk)], check=True)
-
-
 def store_of(path: Path) -> Store:
     return Store("sqlite", f"sqlite:///{path}")
 
