@@ -9,7 +9,7 @@ import socket
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -64,30 +64,23 @@ def pages_of(saver: CheckpointSaver, **options: Any) -> Pages:
 @pytest.fixture(scope="session", params=BACKENDS)
 def stories_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A store with all stories, once for each database. Tests only read it."""
-    with _filled(request, tmp_path_factory, STEPS) as url:
-        yield url
-
-
-@pytest.fixture(scope="session", params=BACKENDS)
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The inspector over all stories, served, once for each database. One thread has 5,000 checkpoints."""
-    with ExitStack() as stack:
-        url = stack.enter_context(_filled(request, tmp_path_factory, 5_000))
-        yield stack.enter_context(Served(stack.enter_context(open_saver(url, read_only=True))))
-
-
-@contextmanager
-def _filled(request: pytest.FixtureRequest, folders: pytest.TempPathFactory, steps: int) -> Iterator[str]:
     with ExitStack() as stack:
         if request.param == "sqlite":
-            url = f"sqlite:///{folders.mktemp('stories') / 'stories.db'}"
+            url = f"sqlite:///{tmp_path_factory.mktemp('stories') / 'stories.db'}"
         else:
             names = (request.getfixturevalue(name) for name in ("postgres_dsn", "postgres_template"))
             _, url = stack.enter_context(made_database(*names))
         with open_saver(url) as saver:
             saver.setup()
-            all_stories(saver, steps=steps)
+            all_stories(saver, steps=STEPS)
         yield url
+
+
+@pytest.fixture(scope="session")
+def served(stories_url: str) -> Iterator[Served]:
+    """The inspector over all stories, served."""
+    with open_saver(stories_url, read_only=True) as saver, Served(saver) as inspector:
+        yield inspector
 
 
 @pytest.fixture
