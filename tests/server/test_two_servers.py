@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from langgraph_sdk import get_client
 
@@ -93,7 +94,8 @@ async def test_two_servers_share_threads_and_survive_a_kill(pair: Pair, tmp_path
         await at_server.create(thread_id=lost, graph_id="steps", if_exists="do_nothing")  # It exists by now.
         assert (await at_server.get_state(lost))["values"] == {}
         await at_server.update(lost, metadata={"graph_id": "steps"})
-        assert (await at_server.get_state(lost))["values"]["done"] == ["first", *ALL]
+        found: Any = await at_server.get_state(lost)
+        assert found["values"]["done"] == ["first", *ALL]
         # The killed server continues the others once it is back, and sees what was done meanwhile.
         # Its own run of the first thread, which it still has, may have begun again.
         seen = await (await again.new("steps", flying[0][0].thread_id)).state()
