@@ -4,7 +4,8 @@ A method that returns `self._run(…)` has the version that `awaited` makes, and
 `iterated`. The version is the same method, called with something in place of `self` that has the async `_arun` and
 `_apages` under these names.
 
-Methods that do more are written twice, and share their docstring, so that `help` explains both.
+Methods that do more are written twice, and so are LangGraph's own, whose signatures type checkers compare with those of
+the base class. They share their docstring, so that `help` explains both.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ from langgraph_checkpoint_custom.operations.read import (
 )
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
-from langgraph_checkpoint_custom.pairs import awaited, shared_docstrings
+from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.retention import Operations, Retention, Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.threads import ThreadMethods
@@ -451,10 +451,13 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
 
         Source: BaseCheckpointSaver.get_delta_channel_history.
         """
-        names = texts("channel", channels, MAX_NAME)
-        return self._run(get_delta_channel_history(self._dialect, self._codec, key_of(config), names))
+        return self._driver.run(self._history(config, channels))
 
-    aget_delta_channel_history = awaited(get_delta_channel_history)
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Async version of `get_delta_channel_history`."""
+        return await self._driver.arun(self._history(config, channels))
 
     # Deleting and copying
 
@@ -464,9 +467,11 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.delete_thread.
         """
-        return self._run(delete_thread(self._dialect, thread_text(thread_id)))
+        self._driver.run(delete_thread(self._dialect, thread_text(thread_id)))
 
-    adelete_thread = awaited(delete_thread)
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Async version of `delete_thread`."""
+        await self._driver.arun(delete_thread(self._dialect, thread_text(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints and writes of runs, in all threads.
@@ -479,14 +484,11 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.delete_for_runs.
         """
-        return self._run(self._delete_for_runs(run_ids))
+        self._run(self._delete_for_runs(run_ids))
 
-    adelete_for_runs = awaited(delete_for_runs)
-
-    def _delete_for_runs(self, run_ids: Sequence[str]) -> Operations[None]:
-        ids = texts("run_id", run_ids, MAX_ID)
-        for thread_id in (yield threads_of_runs(self._dialect, ids)):
-            yield delete_for_runs(self._dialect, thread_id, ids)
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Async version of `delete_for_runs`."""
+        await self._arun(self._delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with its whole history to another id, inside the database.
@@ -501,11 +503,11 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.copy_thread.
         """
-        source, target = thread_text(source_thread_id), thread_text(target_thread_id)
-        check_kind("copy_thread", source, target)
-        return self._run(copy_thread(self._dialect, source, target))
+        self._driver.run(self._copy(source_thread_id, target_thread_id))
 
-    acopy_thread = awaited(copy_thread)
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Async version of `copy_thread`."""
+        await self._driver.arun(self._copy(source_thread_id, target_thread_id))
 
     def prune(  # type: ignore[override]  # Type checkers find a misspelled strategy.
         self, thread_ids: Sequence[str], *, strategy: Strategy = "keep_latest"
@@ -530,12 +532,6 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
     ) -> None:
         """Async version of `prune`."""
         await self._arun(self._prune(thread_ids, strategy))
-
-    def _prune(self, thread_ids: Sequence[str], strategy: Strategy) -> Operations[None]:
-        check_strategy(strategy)
-        prune_or_delete = prune_thread if strategy == "keep_latest" else delete_thread
-        for thread_id in list(map(thread_text, texts("thread_id", thread_ids, MAX_THREAD_ID))):
-            yield prune_or_delete(self._dialect, thread_id)
 
     # Versions
 
@@ -648,6 +644,10 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
     def _scope_of(self, key: Key | CheckpointRow) -> Scope:
         return self._number, self._dialect.stored_thread(key.thread_id), key.checkpoint_ns
 
+    def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:
+        names = texts("channel", channels, MAX_NAME)
+        return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
+
     def _reads_at_once(self, page: Page, conditions: Sequence[Condition]) -> bool:
         """Whether one statement may read the first page of a list, and nothing is to be decided before."""
         return page.checkpoint_ns is not None and not conditions and self._dialect.sends_forms
@@ -663,3 +663,19 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
 
     def _list_page(self, page: Page, conditions: Sequence[Condition]) -> Operation[PageReply]:
         return list_page(self._dialect, self._codec, self.get_next_version, page, conditions)
+
+    def _delete_for_runs(self, run_ids: Sequence[str]) -> Operations[None]:
+        ids = texts("run_id", run_ids, MAX_ID)
+        for thread_id in (yield threads_of_runs(self._dialect, ids)):
+            yield delete_for_runs(self._dialect, thread_id, ids)
+
+    def _copy(self, source_thread_id: str, target_thread_id: str) -> Operation[None]:
+        source, target = thread_text(source_thread_id), thread_text(target_thread_id)
+        check_kind("copy_thread", source, target)
+        return copy_thread(self._dialect, source, target)
+
+    def _prune(self, thread_ids: Sequence[str], strategy: Strategy) -> Operations[None]:
+        check_strategy(strategy)
+        prune_or_delete = prune_thread if strategy == "keep_latest" else delete_thread
+        for thread_id in list(map(thread_text, texts("thread_id", thread_ids, MAX_THREAD_ID))):
+            yield prune_or_delete(self._dialect, thread_id)
