@@ -15,7 +15,7 @@ import typer
 from langgraph_checkpoint_custom.cli.output import ask, counted, note
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaOutdated
 from langgraph_checkpoint_custom.model.keys import KIND_MARK
-from langgraph_checkpoint_custom.operations.export_rows import next_thread
+from langgraph_checkpoint_custom.operations.export_rows import next_threads
 from langgraph_checkpoint_custom.operations.schema import check_schema
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import SCHEMA, URL, settings_of
@@ -183,7 +183,7 @@ def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool 
         tenant: The value of `--tenant`.
         are_in: Whether the command includes all tenants.
     """
-    if tenant is not None and saver.backend.driver.run(next_thread(saver.backend.dialect, "")) is None:
+    if tenant is not None and not saver.backend.driver.run(next_threads(saver.backend.dialect, "", 1)):
         note(f"tenant {tenant!r} has no threads")
     if tenant is None and not are_in and (names := saver.tenants()):
         named = ", ".join(names[:TENANTS]) + (", …" if len(names) > TENANTS else "")
@@ -205,8 +205,8 @@ def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
     """Return the number of rows of all tables, for a progress bar."""
     from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 
-    found = (own.backend.driver.run(sizes_of_store(own.backend.dialect, 1)) for own in savers_of(saver, tenants))
-    return sum(one.rows for store in found for one in store.tables)
+    found = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 1, saver.tenants() if tenants else ()))
+    return sum(one.rows for one in found.tables)
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Schema, Tenant, Url, mention_tenants, opened, thread_as_typed
+from langgraph_checkpoint_custom.cli.common import (
+    AnyTenant,
+    Json,
+    NoTenants,
+    Schema,
+    Url,
+    mention_tenants,
+    opened,
+    thread_as_typed,
+    whether_all,
+)
 from langgraph_checkpoint_custom.cli.output import counted, say, size, table, tell
 from langgraph_checkpoint_custom.cli.reading import Limit
 from langgraph_checkpoint_custom.cli.sweeping import json_of
@@ -29,7 +39,7 @@ commands = typer.Typer()
 
 _NUMBERS = ("checkpoints", "rows", "values", "chunks", "writes", "size", "per checkpoint", "per day")
 
-_SPARED = ("namespace", "channel", "largest channels")
+_SPARED = ("tenant", "namespace", "channel", "largest channels")
 
 
 @commands.command()
@@ -42,7 +52,8 @@ def stats(
     utc: Utc = False,
     url: Url = None,
     schema: Schema = None,
-    tenant: Tenant = None,
+    tenant: AnyTenant = None,
+    no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
     """Count rows and bytes of tables, the largest threads and channels, or of one thread by namespace and channel.
@@ -50,10 +61,13 @@ def stats(
     Bytes are those of values as they are stored. Growth is per checkpoint, and per day from the first checkpoint to the
     last.
     """
+    tenants = whether_all(tenant, no_tenants)
     with opened(url, tenant, schema=schema, reads=True) as saver:
         if thread is None:
-            mention_tenants(saver, tenant)
-            store, sweeps = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, limit)), saver.sweep_status()
+            mention_tenants(saver, tenant, are_in=tenants)
+            names = saver.tenants() if tenants else ()
+            store = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, limit, names))
+            sweeps = saver.sweep_status()
             _tell_store(store, sweeps) if as_json else _show_store(store, sweeps, Times(utc))
         else:
             thread = thread_named(saver, thread)
@@ -102,9 +116,9 @@ def _show_store(found: Store, sweeps: SweepStatus, times: Times) -> None:
         spare=_SPARED,
     )
     table(
-        ("largest threads", "checkpoints", "rows", "size", "per checkpoint", "per day", times.head("newest")),
+        ("largest threads", "tenant", "checkpoints", "rows", "size", "per checkpoint", "per day", times.head("newest")),
         (
-            (o.thread_id, o.checkpoints, o.rows, size(o.bytes), *_grown(o), times.short(o.last_id))
+            (o.thread_id, o.tenant, o.checkpoints, o.rows, size(o.bytes), *_grown(o), times.short(o.last_id))
             for o in found.threads
         ),
         right=_NUMBERS,

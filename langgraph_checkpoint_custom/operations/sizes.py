@@ -69,8 +69,9 @@ class ChannelSize(NamedTuple):
 
 
 class LargeThread(NamedTuple):
-    """One of the largest threads."""
+    """One of the largest threads; `tenant` is "" without one."""
 
+    tenant: str
     thread_id: str
     checkpoints: int
     rows: int
@@ -201,28 +202,29 @@ def sizes_of_thread(d: SqlDialect, thread_id: str, limit: int) -> Steps[Thread]:
 
 
 @operation("read")
-def sizes_of_store(d: SqlDialect, limit: int) -> Steps[Store]:
-    """Return the sizes of the tables, and the largest threads and channels.
+def sizes_of_store(d: SqlDialect, limit: int, tenants: Iterable[str] = ()) -> Steps[Store]:
+    """Return the sizes of the tables, and the largest threads and channels; with the threads of some tenants, too.
 
     Round trips: 2 for each page of threads.
     Rows: all rows are counted; values are not read.
     """
-    tables, threads, channels = Totals[str](), Totals[str](), Totals[str]()
-    for within in d.ranges():
-        page: Range | None = within
-        while page is not None:
-            page, following = yield from page_of_threads(d, page)
-            (rows,) = yield d.ask("sizes", **page._asdict(), most=ALL)
-            for row in map(SizeRow._make, rows):
-                tables[_TABLES[row.kind]].add(row)
-                threads[d.own_thread_id(row.thread_id)].add(row)
-                if row.channel is not None:
-                    channels[row.channel].add(row)
-            threads = Totals(threads.largest(limit))
-            page = following
+    tables, threads, channels = Totals[str](), Totals[tuple[str, str]](), Totals[str]()
+    for own in (d, *map(d.for_tenant, tenants)):
+        for within in own.ranges():
+            page: Range | None = within
+            while page is not None:
+                page, following = yield from page_of_threads(own, page)
+                (rows,) = yield own.ask("sizes", **page._asdict(), most=ALL)
+                for row in map(SizeRow._make, rows):
+                    tables[_TABLES[row.kind]].add(row)
+                    threads[own.tenant, own.own_thread_id(row.thread_id)].add(row)
+                    if row.channel is not None:
+                        channels[row.channel].add(row)
+                threads = Totals(threads.largest(limit))
+                page = following
     return Store(
         [TableSize(table, sum(tables[table].rows.values()), tables[table].bytes) for table in TABLES],
-        [LargeThread(thread_id, *total.of_checkpoints()) for thread_id, total in threads.largest(limit)],
+        [LargeThread(tenant, name, *total.of_checkpoints()) for (tenant, name), total in threads.largest(limit)],
         [ChannelSize(None, channel, *total.of_channel()) for channel, total in channels.largest(limit)],
     )
 

@@ -377,7 +377,12 @@ def test_stats_count_rows_and_bytes(cli: Cli) -> None:
             saver.put_writes(location, [("big", "y" * 900)], "task")
         put(saver, "2", other=["z" * 20_000])
         put(saver.for_tenant("acme"), "1", theirs=["z" * 20_000])
-    found = cli.json("stats")
+    every = cli.json("stats")
+    assert cli.error == ""
+    assert {table: one["rows"] for table, one in every["tables"].items()} == {"checkpoints": 5, "blobs": 5, "writes": 3}
+    assert {(one["tenant"], one["thread_id"]) for one in every["threads"]} == {("", "1"), ("", "2"), ("acme", "1")}
+    assert {one["channel"] for one in every["channels"]} == {"big", "other", "theirs"}
+    found = cli.json("stats", "--no-tenants")
     assert {table: one["rows"] for table, one in found["tables"].items()} == {"checkpoints": 4, "blobs": 4, "writes": 3}
     assert sum(one["bytes"] for one in found["tables"].values()) == sum(one["bytes"] for one in found["threads"])
     assert [(one["thread_id"], one["checkpoints"], one["rows"]) for one in found["threads"]] == [
