@@ -226,6 +226,9 @@ def check_lists_of_threads(d: SqlDialect, read: Reader) -> None:
             read.rows = 0
             assert listed(d, read, of(thread_id)) == size
             assert read.rows <= times * size, (thread_id, read.rows)
+            read.rows = 0
+            assert records(d, read, of(thread_id, RECORDS), {"user": "nobody"}) == []
+            assert read.rows <= times * size, (thread_id, read.rows)
         read.rows = 0
         assert listed(d, read, of(name, 10), limit=10) == 10
         assert read.rows <= first, (name, read.rows)  # The keys of a thread, or 1,000 of them and the newest ones.
@@ -295,3 +298,24 @@ def test_lists_on_postgres(on_postgres: tuple[SqlDialect, Reader], check: Callab
 @pytest.mark.parametrize("check", CHECKS)
 def test_lists_on_sqlite(on_sqlite: tuple[SqlDialect, Reader], check: Callable[[SqlDialect, Reader], None]) -> None:
     check(*on_sqlite)
+
+
+# What SQLite knows of three threads, one of which has a namespace for each two checkpoints.
+OF_THREE_THREADS = [("2106 702 3 1", "sqlite_autoindex_checkpoints_1"), ("2106 2106 2", "checkpoints_by_id")]
+
+
+def test_sqlite_looks_for_keys_in_their_thread_whatever_it_knows(tmp_path: Path) -> None:
+    """With these statistics, it would look for the ids in all threads: there may be many by now."""
+    path, d = tmp_path / "store.db", SqliteDialect("")
+    with SqliteSaver(path) as saver:
+        saver.setup()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ANALYZE")
+        connection.executemany(
+            "INSERT INTO sqlite_stat1 (tbl, stat, idx) VALUES ('checkpoints', ?, ?)", OF_THREE_THREADS
+        )
+    (statement,) = d.select_newest_keys(of("calls"), None, 50).statements
+    with closing(sqlite3.connect(path)) as connection:
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", statement.params)]
+    assert [line for line in plan if "checkpoints_1 (thread_id=?" in line]
+    assert [line for line in plan if "ANY(" in line] == []

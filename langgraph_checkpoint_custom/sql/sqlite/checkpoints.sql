@@ -91,7 +91,8 @@ WITH page AS MATERIALIZED (
 )
 
 -- fragment: keys_of_thread
-SELECT checkpoint_id, checkpoint_ns FROM checkpoints WHERE thread_id = :thread_id
+-- LIMIT: with statistics of few threads, SQLite would otherwise find the ids in the index of all threads.
+SELECT checkpoint_id, checkpoint_ns FROM checkpoints WHERE thread_id = :thread_id LIMIT -1
 
 -- fragment: rows_of_page
 -- differs: without chunks and sends, which few checkpoints have. They are read by key, as the rest.
