@@ -45,6 +45,7 @@ from langgraph_checkpoint_custom.operations.sizes import (
     sizes_of_threads,
 )
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.tools.finding import all_threads
 
 commands = typer.Typer()
 
@@ -219,7 +220,7 @@ def _on_threads(
                 yield from (_Thread(saver, one) for one in named)
                 return
             for own in savers_of(saver, tenants):
-                for one in _all_threads(own):
+                for one in all_threads(own):
                     if but is None or not one.startswith(but):
                         yield _Thread(own, one)
 
@@ -309,15 +310,6 @@ def _dry_run(
         spare=("tenant",),
     )
     say(f"In {counted(done.threads, 'thread')}, {done} would be deleted. Nothing was changed.")
-
-
-def _all_threads(saver: CheckpointSaver) -> Iterator[str]:
-    """Yield the ids of all threads in order. Each is looked up separately, so concurrent deletions do no harm."""
-    from langgraph_checkpoint_custom.operations.export_rows import next_thread
-
-    thread_id: str | None = ""
-    while (thread_id := saver.backend.driver.run(next_thread(saver.backend.dialect, thread_id or ""))) is not None:
-        yield thread_id
 
 
 def _named(threads: list[str], number: int) -> str:

@@ -1,4 +1,4 @@
-"""Pages of lists: the first page of a call, and the page after another one.
+"""Pages of lists: the first page of a call, and the page after another one; and how large pages of values are.
 
 Must not know: SQL, connections.
 """
@@ -13,6 +13,15 @@ from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Page, before_id, k
 from langgraph_checkpoint_custom.model.records import ThreadPage
 
 AnyPage = TypeVar("AnyPage", ThreadPage, Page)
+
+# Rows of the first page with values. The next ones may have twice as many each time, up to `MOST`, as long as their
+# bytes are not more than `BYTES`: a row may have 100 MB.
+FIRST, MOST, BYTES = 25, 400, 4_000_000
+
+
+def rows_after(rows: int, size: int) -> int:
+    """Return how many rows the next page with values may have, after a page of `rows` rows with `size` bytes."""
+    return max(1, min(2 * rows, MOST, BYTES * rows // max(size, 1)))
 
 
 def first_page(

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
 from langgraph_checkpoint_custom.errors import ThreadExists
+from langgraph_checkpoint_custom.model.pages import rows_after
 from langgraph_checkpoint_custom.operations.leases import take_claim
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# Rows of a round trip. Their values are in memory at the same time.
+# Rows of a round trip at first, of each kind. Their values are in memory at the same time.
 PAGE = 50
 # Bytes, as base64, after which no more rows are added to the page that is imported.
 PAGE_BYTES = 4_000_000
@@ -65,13 +66,14 @@ _INTEGERS = range(-(2**31), 2**31)
 
 
 @operation("read")
-def next_thread(d: SqlDialect, after: str) -> Steps[str | None]:
-    """Return the first thread whose id is greater, or None.
+def next_threads(d: SqlDialect, after: str, threads: int) -> Steps[list[str]]:
+    """Return the first threads whose ids are greater, in their order.
 
     Round trips: 1.
+    Rows: two of each thread.
     """
-    replies = yield d.select_next_thread(after)
-    return next((d.own_thread_id(rows[0][0]) for rows in replies if rows), None)
+    replies = yield d.select_next_threads(after, threads)
+    return [d.own_thread_id(stored) for rows in replies for (stored,) in rows][:threads]
 
 
 @operation("snapshot")
@@ -85,13 +87,17 @@ def export_thread(d: SqlDialect, thread_id: str, begin: Callable[[], Callable[[s
     write_line = begin()
     replies = yield d.export_rows(thread_id, [(kind.name, kind.key) for kind in KINDS], PAGE)
     for kind, rows in zip(KINDS, replies, strict=True):
+        most, size = PAGE, 0
         while True:
             for row in rows:
-                write_line(_line(d, kind, row))
-            if len(rows) < PAGE:
+                line = _line(d, kind, row)
+                size += len(line)
+                write_line(line)
+            if len(rows) < most:
                 break
+            most, size = rows_after(most, size), 0
             after = dict(zip(kind.key, rows[-1], strict=False))
-            (rows,) = yield d.export_rows(thread_id, [(kind.name, after)], PAGE)
+            (rows,) = yield d.export_rows(thread_id, [(kind.name, after)], most)
 
 
 class Digest(NamedTuple):

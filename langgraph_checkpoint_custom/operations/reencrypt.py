@@ -27,11 +27,9 @@ from langgraph_checkpoint_custom.model.keys import (
     location_of_metadata,
     location_of_write,
 )
+from langgraph_checkpoint_custom.model.pages import FIRST, rows_after
 from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-
-# Rows of a page. Their values are in memory twice.
-PAGE = 50
 
 # Passes over all rows at most. While another process stores rows with the old key, each pass would find some.
 PASSES = 10
@@ -40,6 +38,17 @@ PASSES = 10
 UNREADABLE = 100
 
 Key = Mapping[str, Any]
+
+
+class Start(NamedTuple):
+    """Where a page starts: after a key; and the number of its rows, whose values are in memory twice."""
+
+    key: Key
+    rows: int
+
+    def after(self, key: Key, rows: int, size: int) -> Start | None:
+        """Return where the next page starts, given the last key of this page, its rows and bytes; None at the end."""
+        return Start(key, rows_after(rows, size)) if rows == self.rows else None
 
 
 class Renewal(NamedTuple):
@@ -57,10 +66,10 @@ class Renewal(NamedTuple):
 
 
 class PageDone(NamedTuple):
-    """What was done with a page, and the key after which the next page starts; None if it was the last page."""
+    """What was done with a page, and where the next page starts; None if it was the last page."""
 
     renewal: Renewal
-    after: Key | None
+    after: Start | None
 
 
 Cell = tuple[str, bytes, Location]
@@ -82,9 +91,9 @@ class Table(NamedTuple):
     cells: Callable[[Row], Sequence[Cell]]
     channel: Callable[[Row], str]
 
-    def starts(self, d: SqlDialect) -> list[Key]:
-        """Return the keys after which the rows of a tenant begin, one for each range of their thread ids."""
-        return [{**self.first, "thread_id": d.own_thread_id(each.bottom)} for each in d.ranges()]
+    def starts(self, d: SqlDialect) -> list[Start]:
+        """Return where the rows of a tenant start, for each range of their thread ids."""
+        return [Start({**self.first, "thread_id": d.own_thread_id(each.bottom)}, FIRST) for each in d.ranges()]
 
 
 def _checkpoint(row: Row) -> Sequence[Cell]:
@@ -112,19 +121,24 @@ TABLES = (
 
 
 @operation("write")
-def reencrypt_page(d: SqlDialect, codec: Values, table: Table, after: Key, dry_run: bool) -> Steps[PageDone]:
+def reencrypt_page(d: SqlDialect, codec: Values, table: Table, start: Start, dry_run: bool) -> Steps[PageDone]:
     """Encrypt those rows of a page again that are not stored as they would be now; with `dry_run`, only count them.
 
     Round trips: 2, or 1 if there are no such rows, or with `dry_run`.
     Idempotent: yes.
     """
-    (rows,) = yield d.stored_rows(table.name, after, PAGE)
-    size = sum(len(cell) for row in rows for cell in row if isinstance(cell, (bytes, memoryview)))
+    (rows,) = yield d.stored_rows(table.name, *start)
+    size = size_of(rows)
     changes, unreadable = yield from offload(size, _changes, d, codec, table, rows)
     if changes and not dry_run:
         yield d.ask_each(f"renew_stored_{table.name}", changes)
-    last = key_of_row(d, table, rows[-1]) if len(rows) == PAGE else None
-    return PageDone(Renewal(len(rows), len(changes), unreadable), last)
+    after = start.after(key_of_row(d, table, rows[-1]), len(rows), size) if rows else None
+    return PageDone(Renewal(len(rows), len(changes), unreadable), after)
+
+
+def size_of(rows: Sequence[Row]) -> int:
+    """Return the number of bytes of the values in rows."""
+    return sum(len(cell) for row in rows for cell in row if isinstance(cell, (bytes, memoryview)))
 
 
 def reencryption(
@@ -151,7 +165,7 @@ def _reencryption(
         unreadable: list[CorruptCheckpoint] = []
         for table in TABLES:
             for start in table.starts(d):
-                after: Key | None = start
+                after: Start | None = start
                 while after is not None:
                     page, after = yield reencrypt_page(d, codec, table, after, dry_run)
                     rows, renewed = rows + page.rows, renewed + page.renewed

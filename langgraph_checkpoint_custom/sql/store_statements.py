@@ -100,11 +100,11 @@ class StoreStatements(Statements):
             )
         )
 
-    def select_next_thread(self, after: str) -> RoundTrip:
-        """Read the stored id of the first thread after one. If several statements have a row, the first one counts."""
+    def select_next_threads(self, after: str, threads: int) -> RoundTrip:
+        """Read the stored ids of the first threads after one; those of the first statement come first."""
         bottom = right_above(self.stored_thread(after))
         left = [each._replace(bottom=max(bottom, each.bottom)) for each in self.ranges() if bottom < each.top]
-        return self.ask_each("thread_ids", map(Range._asdict, left), threads=1)
+        return self.ask_each("thread_ids", map(Range._asdict, left), threads=threads)
 
     def select_next_tenant(self, after: str) -> RoundTrip:
         """Read the stored id of the first thread of the first tenant after one. A tenant sees only itself."""

@@ -47,7 +47,7 @@ from langgraph_checkpoint_custom.operations.export_rows import (
     read_row,
 )
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.finding import every_thread
+from langgraph_checkpoint_custom.tools.finding import all_threads
 
 FORMAT = "langgraph-checkpoint-custom"
 VERSION = 1
@@ -125,6 +125,8 @@ def export_file(
         packed.write(_line({FORMAT: VERSION}))
         for own, thread_id in found:
             end = _write_thread(own, thread_id, spool)
+            if not end["rows"]:  # It was deleted.
+                continue
             spool.seek(0)
             # The export of a tenant's saver does not name the tenant, so that another tenant can import it.
             tenant = {} if saver is own else {"tenant": own.backend.dialect.tenant}
@@ -272,7 +274,7 @@ def _threads(
     names = sorted(saver.tenants()) if tenants and not saver.backend.dialect.tenant else []
     savers = [saver, *map(saver.for_tenant, names)]
     if threads is None:
-        return ((own, thread_id) for own in savers for thread_id in every_thread(own))
+        return ((own, thread_id) for own in savers for thread_id in all_threads(own))
     for thread_id in sorted(threads):
         if not any(own.thread_exists(thread_id) for own in savers):
             raise CheckpointNotFound(f"there is no thread {thread_id!r}")

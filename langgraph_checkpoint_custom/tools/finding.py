@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
 from typing import Any
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.keys import Key, config_of, key_of
-from langgraph_checkpoint_custom.operations.export_rows import next_thread
+from langgraph_checkpoint_custom.operations.export_rows import next_threads
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 # The newest checkpoint, unless a label has this name.
 LATEST = "latest"
+# Ids that one statement returns.
+THREADS = 1_000
 # Ids that an error lists where several match.
 LISTED = 5
 
@@ -60,15 +61,15 @@ def _is_open(pair: str) -> bool:
 def thread_ids(saver: CheckpointSaver, prefix: str, after: str, limit: int) -> list[str]:
     """Return the ids above `after` that begin with `prefix`, in their order, from one to the next."""
     found = [prefix] if prefix > after and saver.thread_exists(prefix) else []
-    following = takewhile(lambda each: each.startswith(prefix), every_thread(saver, max(prefix, after)))
-    return [*found, *islice(following, limit - len(found))]
+    following = saver.backend.driver.run(next_threads(saver.backend.dialect, max(prefix, after), limit))
+    return [each for each in [*found, *following] if each.startswith(prefix)][:limit]
 
 
-def every_thread(saver: CheckpointSaver, after: str = "") -> Iterator[str]:
-    """Yield the ids of all threads above `after`, in their order, those of other frameworks too."""
-    following: str | None = after
-    while (following := saver.backend.driver.run(next_thread(saver.backend.dialect, following or ""))) is not None:
-        yield following
+def all_threads(saver: CheckpointSaver, after: str = "") -> Iterator[str]:
+    """Yield the ids above `after`, in their order. One may be deleted before it is yielded."""
+    while following := saver.backend.driver.run(next_threads(saver.backend.dialect, after, THREADS)):
+        yield from following
+        after = following[-1]
 
 
 def thread_named(saver: CheckpointSaver, text: str) -> str:

@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.operations.moves import (
 )
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads, get_with_writes
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.finding import every_thread
+from langgraph_checkpoint_custom.tools.finding import all_threads
 from langgraph_checkpoint_custom.tools.foreign import (
     ForeignCheckpoint,
     ForeignWrite,
@@ -61,7 +61,7 @@ class OwnThreads(Threads):
     def threads(self) -> Iterator[Sequence[str]]:
         """Yield the ids of LangGraph's threads in order, in pages."""
         # Other frameworks' threads are nothing for LangGraph.
-        ids = (each for each in every_thread(self._saver) if not each.startswith(KIND_MARK))
+        ids = (each for each in all_threads(self._saver) if not each.startswith(KIND_MARK))
         while page := list(islice(ids, PAGE)):
             yield page
 

@@ -94,7 +94,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "threads that failed": (d.select_marked_threads(ThreadPage("\U0010ffff", "", (), 20, "t", "failed")), 0),
         "count of threads": (d.ask("threads_counted", **ALL_THREADS._asdict(), threads=500), 510),
         "thread exists": (d.ask("select_keys", thread_id="t7", limit=1), 1),
-        "next thread": (d.select_next_thread("t7"), 2),
+        "next threads": (d.select_next_threads("t7", 3), 8),
         "checkpoints of a thread": (d.ask("select_checkpoint_ids", thread_id="t7"), 400),
         "newest id": (d.ask("select_newest_id", **Key("t7", "", None)._asdict()), 1),
         "document": (d.select_document(Key("t7", "", "000050")), 1),
