@@ -1,11 +1,13 @@
-"""What operations cost on threads of unusual shape, and in a store of many threads: `python -m benchmarks.growth`.
+"""What operations read in large stores, and on threads of unusual shape: `python -m benchmarks.growth`.
 
-Prints for each shape and operation the statements, the round trips, the pages that were read (buffers of PostgreSQL,
-found in its cache or not; SQLite's reads of the file, beyond its own cache), and the time. What an operation costs for
-each checkpoint of its thread should not depend on the shape: the last lines name what costs more than twice the median.
+There are three stores: A has 100,000 threads of 20 checkpoints, B has 1,000,000 of four, and C has large threads. For
+each operation, the table has its operations of the driver (a transaction, or a statement alone), its round trips, the
+pages that it reads (buffers of PostgreSQL; on SQLite what it reads of the file, with a cache of 100 pages), what it
+writes (WAL of PostgreSQL; to the files), how much the database grows, and the time; and the pages and the time of the
+official saver.
 
-Each shape is a block of checkpoints that a saver stores itself, and that is copied inside the database, with other ids.
-Column names say which values are ids, so the code does not depend on any saver's tables. Not part of
+A thread is a block of checkpoints that a saver stores itself. Its rows are copied with other ids, which are the only
+texts that begin with a block's label. So this code does not depend on any saver's tables. Not part of
 `python -m benchmarks`.
 """
 
@@ -13,54 +15,58 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import multiprocessing
 import os
 import sqlite3
 import statistics
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver as OfficialPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
+from psycopg.conninfo import conninfo_to_dict
 
 from benchmarks.states import prose
 from benchmarks.stores import Server, folder, started_server
-from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, Retention, SqliteSaver
+from langgraph_checkpoint_custom import CheckpointSaver, OperationEvent, PostgresSaver, Retention, SqliteSaver
+from langgraph_checkpoint_custom.cli.reading import classes_of
+from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
+from langgraph_checkpoint_custom.tools.exchange import export_file
 
 Saver = BaseCheckpointSaver[Any]
+Work = tuple[str, Callable[[], object]]
+"""An operation and its name."""
 
-BLOCK = 8  # Characters at the start of an id that name its block: "1f", as ids of LangGraph's begin, and six digits.
-VERSION = "ver_"  # How each version begins; an id follows.
-OF_MODEL = VERSION + "1f000000"
-PAGE = 100  # Checkpoints of a page of a list.
-PUTS = 20
-KNOWN = ("present", "absent", "wrong")
+PAGE = 100  # Checkpoints or threads of a page of a list.
+YEARS = timedelta(days=365_000)
+STORES = {"A": (100_000, 20), "B": (1_000_000, 4)}  # Threads, and checkpoints of each.
 
 
-def id_of(step: int, block: int = 0) -> str:
-    """The id of a step in a block."""
-    return f"1f{block:06}-{step:04}-6000-8000-000000000000"
+# Threads
+
+
+def label(block: int) -> str:
+    """What the ids of a block begin with, as those of LangGraph do."""
+    return f"1f{block:06}"
 
 
 class Step(NamedTuple):
-    """A checkpoint of a block; its parent is the step before in its namespace."""
+    """A checkpoint of a block; its parent is the step before in its namespace. `root` is the step that called it."""
 
     new: Mapping[str, Any]
     ns: str = ""
-    root: str | None = None
+    root: int | None = None
     writes: tuple[tuple[str, Any], ...] = ()
     delta: str | None = None
-
-
-# Blocks
 
 
 def long() -> Iterator[Step]:
@@ -70,11 +76,17 @@ def long() -> Iterator[Step]:
         yield Step(new, writes=(("count", n), ("log", f"entry {n}")))
 
 
+def five() -> Iterator[Step]:
+    """A root graph, and four subgraphs that keep their memory."""
+    for n in range(100):
+        yield Step({"count": n, "log": prose(60)}, f"memory {n % 5}" if n % 5 else "", 5 * (n // 5) if n % 5 else None)
+
+
 def spaces() -> Iterator[Step]:
-    """A root checkpoint that starts 1,000 subgraph calls of two checkpoints."""
+    """A root checkpoint that starts 500 subgraph calls of two checkpoints."""
     yield Step({"count": 0})
-    for call, step in itertools.product(range(1_000), range(2)):
-        yield Step({"x": step}, ns=f"child:{call:04}", root=id_of(0))
+    for call, step in itertools.product(range(500), range(2)):
+        yield Step({"x": step}, f"child:{{}}-{call:04}", 0)
 
 
 def agent() -> Iterator[Step]:
@@ -87,7 +99,7 @@ def agent() -> Iterator[Step]:
         if turn in (1, 3):
             for step in range(3):
                 next(numbers)
-                yield Step({"x": step, "found": prose(300)}, ns=f"tools:{turn}", root=id_of(root))
+                yield Step({"x": step, "found": prose(300)}, f"tools:{{}}-{turn}", root)
 
 
 def delta() -> Iterator[Step]:
@@ -100,537 +112,438 @@ def wide() -> Iterator[Step]:
     """2,000 channels, 20 of which change in each step."""
     names = [f"channel_{n:04}" for n in range(2_000)]
     text = prose(400)
-    for n in range(100):
+    for n in range(50):
         changed = [names[(n * 20 + k) % 2_000] for k in range(20)] if n else names
         yield Step({name: f"{text}{name}{n}" for name in changed})
 
 
-def short() -> Iterator[Step]:
-    """Four checkpoints: one of many threads."""
-    for n in range(4):
+def short(steps: int) -> Iterator[Step]:
+    """One of many threads."""
+    for n in range(steps):
         yield Step({"count": n, "text": prose(500)}, writes=(("count", n),))
 
 
 SHAPES: Mapping[str, tuple[Callable[[], Iterator[Step]], int]] = {
     "long": (long, 500),
-    "spaces": (spaces, 20),
-    "agent": (agent, 1_000),
+    "five": (five, 500),
+    "spaces": (spaces, 40),
+    "agent": (agent, 5_000),
     "delta": (delta, 200),
-    "wide": (wide, 1),
+    "wide": (wide, 0),  # Not repeated: a step has most of the values of all steps before.
 }
-"""The shapes, each a block and how often it is repeated at scale 1."""
-AS_STORED = (
-    "wide"  # Not repeated: its puts keep most of their values, and a copied document has the versions of its model.
-)
+"""The threads of store C: a block, and its number at scale 1."""
 
 
 class Thread:
-    """Puts the steps of a block on a thread of a saver, one after the other."""
+    """Puts the steps of blocks on a thread of a saver, one after the other."""
 
-    def __init__(self, saver: Saver, thread_id: str) -> None:
+    def __init__(self, saver: Saver, thread_id: str, found: CheckpointTuple | None = None) -> None:
         self._saver = saver
         self._thread_id = thread_id
         self._last: dict[str, str] = {}
         self._values: dict[str, dict[str, Any]] = {}
         self._versions: dict[str, dict[str, Any]] = {}
-
-    def go_on(self, checkpoint_id: str, found: CheckpointTuple | None) -> None:
-        """Put the next root step after this checkpoint, with its values if it is given."""
-        self._last[""] = checkpoint_id
-        if found:
+        if found:  # It goes on with the root graph.
+            self._last[""] = found.config["configurable"]["checkpoint_id"]
             self._values[""] = found.checkpoint["channel_values"]
             self._versions[""] = dict(found.checkpoint["channel_versions"])
 
-    def put(self, step: Step, checkpoint_id: str, run_id: str) -> Mapping[str, Any]:
+    def put_block(self, number: int, steps: Iterable[Step], **more: Any) -> None:
+        """Store the steps of a block, with more metadata."""
+        for n, step in enumerate(steps):
+            self.put(number, n, step, **more)
+
+    def put(self, block: int, number: int, step: Step, **more: Any) -> None:
         """Store a step."""
-        ns = step.ns
-        new = dict.fromkeys([*step.new, *([step.delta] if step.delta else [])], f"{VERSION}{checkpoint_id}")
+        ids = f"{label(block)}-{{:04}}-6000-8000-000000000000"
+        checkpoint_id, ns = ids.format(number), step.ns.format(label(block))
+        new = dict.fromkeys([*step.new, *([step.delta] if step.delta else [])], f"{label(block)}-{number:04}")
         values = self._values[ns] = {**self._values.get(ns, {}), **step.new}
         versions = self._versions[ns] = self._versions.get(ns, {}) | new
-        document = {
-            "v": 4, "ts": "2026-10-01T00:00:00+00:00", "id": checkpoint_id, "channel_values": dict(values),
-            "channel_versions": dict(versions), "versions_seen": {}, "updated_channels": None,
-        }  # fmt: skip
-        metadata: dict[str, Any] = {"source": "loop", "step": int(checkpoint_id.split("-")[1]), "run_id": run_id}
-        metadata["parents"] = {"": step.root} if step.root else {}
+        document = {**empty_checkpoint(), "id": checkpoint_id, "channel_values": values, "channel_versions": versions}
+        metadata: dict[str, Any] = {"source": "loop", "step": number, "run_id": f"{label(block)} run {number // 10}"}
+        where: dict[str, Any] = {"thread_id": self._thread_id, "checkpoint_ns": ns, "checkpoint_id": self._last.get(ns)}
+        if step.root is not None:
+            metadata["parents"] = where["checkpoint_map"] = {"": ids.format(step.root)}
         if step.delta:
             metadata["counters_since_delta_snapshot"] = {step.delta: (1, 1)}
-        where = {"thread_id": self._thread_id, "checkpoint_ns": ns, "checkpoint_id": self._last.get(ns)}
-        if step.root:
-            where["checkpoint_map"] = {"": step.root}  # type: ignore[assignment]
-        config = self._saver.put({"configurable": where}, document, metadata, new)  # type: ignore[arg-type]
+        config = self._saver.put({"configurable": where}, document, metadata | more, new)  # type: ignore[arg-type]
         self._last[ns] = checkpoint_id
         if step.writes:
             self._saver.put_writes(config, step.writes, "task")
-        return config
 
 
-def config_of(thread_id: str, ns: str | None = "") -> Any:
-    """The config of a thread, or of all its namespaces."""
-    return {"configurable": {"thread_id": thread_id} | ({} if ns is None else {"checkpoint_ns": ns})}
+def relabelled(cell: Any, block: int, number: int) -> Any:
+    """A cell of a row of a block, or the row as text, in another block; what names the block before, too."""
+    for old, new in ((label(block), label(number)), (label(block - 1), label(number - 1))):
+        if isinstance(cell, str):
+            cell = cell.replace(old, new)
+        elif isinstance(cell, bytes):
+            cell = cell.replace(old.encode(), new.encode())
+            cell = cell.replace(old.encode().hex().encode(), new.encode().hex().encode())
+    return cell
 
 
-# Copying blocks inside the database
+# Databases
 
 
 class Database(ABC):
-    """A database of a saver, which its rows are copied in."""
+    """A database of a saver, in which rows are copied."""
 
-    system = ""
-
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, *, official: bool) -> None:
         self.location = location
-
-    def repeat(self, model: str, last: str, thread: str, blocks: int) -> None:
-        """Make a thread of this number of blocks, or as many threads of one block if `thread` ends with a space."""
-        label = self.label
-        each = thread.endswith(" ")
-        for table, columns in self.tables().items():
-            if "thread_id" not in columns:
-                continue
-            before = "NULL" if each else f"CASE WHEN n > 1 AND checkpoint_ns = '' THEN {label('n - 1')} || '{last}' END"
-            values = {
-                "thread_id": f"'{thread}'" + (f" || {label('n')}" if each else ""),
-                "checkpoint_id": f"{label('n')} || substr(checkpoint_id, {BLOCK + 1})",
-                "root_id": f"{label('n')} || substr(root_id, {BLOCK + 1})",
-                "checkpoint_ns": f"CASE checkpoint_ns WHEN '' THEN '' ELSE checkpoint_ns || {label('n')} END",
-                "run_id": f"run_id || '{thread}' || {label('n')}",
-                "version": f"replace({self.replaced('version', 'text')}, '#/', '#/' || {label('n')})",
-                "chunks": f"replace(chunks, '#/', '#/' || {label('n')})",
-                "blob_versions": self.replaced("blob_versions", "text[]"),
-                "checkpoint": self.replaced("checkpoint", "jsonb" if self.system == "official postgres" else "bytea"),
-            }
-            for parent in ("parent_id", "parent_checkpoint_id"):
-                values[parent] = f"coalesce({label('n')} || substr({parent}, {BLOCK + 1}), {before})"
-            selected = ", ".join(values.get(column, column) for column in columns)
-            self.execute(
-                f"INSERT INTO {table} ({', '.join(columns)}) SELECT {selected} FROM {table}, {self.series(blocks)}"
-                f" WHERE thread_id = '{model}' ON CONFLICT DO NOTHING"
-            )
+        self.official = official
+        self.events: list[OperationEvent] = []
 
     @abstractmethod
-    def label(self, number: str) -> str:
-        """The expression of a block's number as a text."""
+    def opened(self) -> Any:
+        """A context manager with the saver, which notes its operations if it is ours."""
 
     @abstractmethod
-    def replaced(self, column: str, kind: str) -> str:
-        """A column with the versions of this block instead of the model's; they are equally long."""
+    def repeat(self, thread_id: str, block: int, numbers: Sequence[int]) -> None:
+        """Copy the rows of a block of a thread, as blocks with these numbers."""
 
     @abstractmethod
-    def tables(self) -> Mapping[str, list[str]]:
-        """The columns of each table."""
+    def settle(self) -> None:
+        """Give the planner its statistics, and write what is not yet in the tables."""
 
     @abstractmethod
-    def series(self, most: int) -> str:
-        """What yields the numbers of the blocks in a FROM clause."""
-
-    @abstractmethod
-    def execute(self, text: str) -> None:
-        """Execute a statement."""
-
-    @abstractmethod
-    def pages(self) -> int:
-        """Pages that were read since the server or process started."""
-
-    def cpu(self) -> float:
-        """Seconds of CPU time of this process and of the server's sessions."""
-        return time.process_time()
+    def counters(self) -> tuple[int, int, int]:
+        """Pages read and bytes written since the start, and the size in bytes."""
 
 
 class PostgresDatabase(Database):
-    """A database on a server."""
+    """A database on a server. What is read in the `other` one is not counted."""
 
-    def __init__(self, location: str, system: str) -> None:
-        super().__init__(location)
-        self.system = system
+    def __init__(self, location: str, other: str, *, official: bool) -> None:
+        super().__init__(location, official=official)
+        self._other = other
 
-    def label(self, number: str) -> str:
-        return f"'1f' || lpad(({number})::text, 6, '0')"
+    def opened(self) -> Any:
+        if self.official:
+            return OfficialPostgresSaver.from_conn_string(self.location)
+        return PostgresSaver(self.location, max_size=1, on_operation=self.events.append)
 
-    def replaced(self, column: str, kind: str) -> str:
-        new = f"'{VERSION}' || {self.label('n')}"
-        if kind != "bytea":
-            return f"replace({column}::text, '{OF_MODEL}', {new})::{kind}"
-        hexes = f"encode({column}, 'hex'), encode('{OF_MODEL}', 'hex'), encode(convert_to({new}, 'UTF8'), 'hex')"
-        return f"decode(replace({hexes}), 'hex')"
-
-    def tables(self) -> Mapping[str, list[str]]:
-        found: dict[str, list[str]] = {}
+    def repeat(self, thread_id: str, block: int, numbers: Sequence[int]) -> None:
+        text, hexes = label(block).encode(), label(block).encode().hex().encode()
         with psycopg.connect(self.location) as connection:
-            for table, column in connection.execute(
-                "SELECT table_schema || '.' || table_name, column_name FROM information_schema.columns"
+            tables = connection.execute(
+                "SELECT table_schema || '.' || table_name FROM information_schema.columns"
                 " JOIN information_schema.tables USING (table_schema, table_name)"
-                " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN ('pg_catalog', 'information_schema')"
-                " ORDER BY ordinal_position"
-            ):
-                found.setdefault(table, []).append(column)
-        return found
+                " WHERE table_type = 'BASE TABLE' AND column_name = 'thread_id'"
+            ).fetchall()
+            for (table,) in tables:
+                with connection.cursor() as cursor:
+                    with cursor.copy(f"COPY (SELECT * FROM {table} WHERE thread_id = '{thread_id}') TO STDOUT") as out:
+                        rows = [row for row in map(bytes, out) if text in row or hexes in row]
+                    with cursor.copy(f"COPY {table} FROM STDIN") as into:
+                        for number in numbers:
+                            into.write(b"".join(relabelled(row, block, number) for row in rows))
 
-    def series(self, most: int) -> str:
-        return f"generate_series(1, {most}) AS n"
-
-    def execute(self, text: str) -> None:
+    def settle(self) -> None:
         with psycopg.connect(self.location, autocommit=True) as connection:
-            connection.execute(text.encode())
+            connection.execute("VACUUM ANALYZE")
+            connection.execute("CHECKPOINT")
 
-    def cpu(self) -> float:
-        seconds = super().cpu()
-        for connection in _Counted.connections:
-            with suppress(OSError):  # It has ended.
-                if not connection.closed:
-                    found = Path(f"/proc/{connection.info.backend_pid}/schedstat").read_text()
-                    seconds += int(found.split()[0]) / 1e9
-        return seconds
-
-    def pages(self) -> int:
-        for connection in list(_Counted.connections):
+    def counters(self) -> tuple[int, int, int]:
+        for connection in _CONNECTIONS:
             if not connection.closed:  # Otherwise a session reports its numbers after up to ten seconds.
                 connection.pgconn.exec_(b"SELECT pg_stat_force_next_flush()")
-        with psycopg.connect(self.location) as connection:
-            (found,) = connection.execute(
-                "SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database()"
-            ).fetchone() or (0,)
-        return int(found)
+        with psycopg.connect(self._other) as other:
+            found = other.execute(
+                "SELECT blks_hit + blks_read, pg_current_wal_insert_lsn() - '0/0', pg_database_size(datid)"
+                " FROM pg_stat_database WHERE datname = %s",
+                [conninfo_to_dict(self.location)["dbname"]],
+            ).fetchone()
+        pages, written, size = map(int, found or (0, 0, 0))
+        return pages, written, size
+
+
+@contextmanager
+def postgres_database(server: Server, *, official: bool) -> Iterator[Database]:
+    """A database, for the duration of a block."""
+    try:
+        yield PostgresDatabase(server.create("growth"), server.url, official=official)
+    finally:
+        server.drop("growth")
+
+
+_CONNECTIONS: list[psycopg.Connection[Any]] = []
+_on_postgres, _on_sqlite = psycopg.Connection.__init__, sqlite3.connect
+
+
+def remembered(connection: psycopg.Connection[Any], *args: Any, **kwargs: Any) -> None:
+    """Open a connection, of either saver, and remember it."""
+    _on_postgres(connection, *args, **kwargs)
+    _CONNECTIONS.append(connection)
+
+
+def without_cache(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+    """Open a connection that has hardly any pages in memory, so that what it reads is counted."""
+    connection: sqlite3.Connection = _on_sqlite(*args, **kwargs)
+    connection.execute("PRAGMA cache_size = 100")
+    return connection
 
 
 class SqliteDatabase(Database):
     """A file."""
 
-    system = "sqlite"
+    def opened(self) -> Any:
+        if self.official:
+            return OfficialSqliteSaver.from_conn_string(self.location)
+        return SqliteSaver(self.location, on_operation=self.events.append)
 
-    def label(self, number: str) -> str:
-        return f"printf('1f%06d', {number})"
+    def repeat(self, thread_id: str, block: int, numbers: Sequence[int]) -> None:
+        with closing(sqlite3.connect(self.location)) as file, file:
+            for (table,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                columns = [row[1] for row in file.execute(f"PRAGMA table_info({table})")]
+                if "thread_id" not in columns:
+                    continue
+                found = file.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE thread_id = ?", [thread_id])
+                rows = [row for row in found if label(block) in str(row)]
+                file.executemany(
+                    f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+                    ([relabelled(cell, block, number) for cell in row] for number in numbers for row in rows),
+                )
 
-    def replaced(self, column: str, kind: str) -> str:
-        found = f"replace(CAST({column} AS TEXT), '{OF_MODEL}', '{VERSION}' || {self.label('n')})"
-        return f"CAST({found} AS BLOB)" if kind == "bytea" else found
-
-    def tables(self) -> Mapping[str, list[str]]:
-        with closing(sqlite3.connect(self.location)) as file:
-            names = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            return {name: [row[1] for row in file.execute(f"PRAGMA table_info({name})")] for name in names}
-
-    def series(self, most: int) -> str:
-        return f"(WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {most}) SELECT n FROM s)"
-
-    def execute(self, text: str) -> None:
+    def settle(self) -> None:
         with closing(sqlite3.connect(self.location, isolation_level=None)) as file:
-            file.execute("PRAGMA synchronous = OFF")
-            file.execute(text)
+            file.execute("ANALYZE")
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def pages(self) -> int:
-        with open("/proc/self/io") as file:
-            return int(file.readline().split()[1]) // 4096  # rchar
-
-
-# Counting statements and round trips
+    def counters(self) -> tuple[int, int, int]:
+        io = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+        return int(io["rchar"]) // 4096, int(io["wchar"]), os.path.getsize(self.location)
 
 
-class _Counted:
-    """What has been sent since the process started."""
-
-    statements = 0
-    round_trips = 0
-    connections: ClassVar[set[psycopg.Connection[Any]]] = set()
-
-
-class _SqliteCursor(sqlite3.Cursor):
-    def execute(self, sql: str, parameters: Any = (), /) -> Any:
-        _Counted.statements += 1
-        return super().execute(sql, parameters)
-
-    def executemany(self, sql: str, parameters: Any, /) -> Any:
-        rows = list(parameters)
-        _Counted.statements += len(rows)
-        return super().executemany(sql, rows)
+@contextmanager
+def sqlite_database(where: Path, *, official: bool) -> Iterator[Database]:
+    """A file, for the duration of a block."""
+    try:
+        yield SqliteDatabase(str(where / "growth.db"), official=official)
+    finally:
+        for file in where.glob("growth.db*"):
+            file.unlink()
 
 
-class _SqliteConnection(sqlite3.Connection):
-    def cursor(self, factory: Any = _SqliteCursor) -> Any:
-        return super().cursor(factory)
-
-    def execute(self, sql: str, parameters: Any = (), /) -> Any:
-        return self.cursor().execute(sql, parameters)
-
-    def executemany(self, sql: str, parameters: Any, /) -> Any:
-        return self.cursor().executemany(sql, parameters)
+# Filling
 
 
-def count() -> None:
-    """Count what is sent from now on."""
-    execute, leave, connect = psycopg.Cursor.execute, psycopg.Pipeline.__exit__, sqlite3.connect
-
-    def counted(self: psycopg.Cursor[Any], *args: Any, **kwargs: Any) -> Any:
-        _Counted.connections.add(self.connection)
-        _Counted.statements += 1
-        _Counted.round_trips += not self.connection.pgconn.pipeline_status
-        return execute(self, *args, **kwargs)
-
-    def left(self: psycopg.Pipeline, *args: Any) -> None:
-        _Counted.round_trips += 1
-        leave(self, *args)
-
-    psycopg.Cursor.execute = counted  # type: ignore[method-assign]
-    psycopg.Pipeline.__exit__ = left  # type: ignore[method-assign]
-    sqlite3.connect = lambda *args, **kwargs: connect(*args, **{"factory": _SqliteConnection, **kwargs})
+def fill(database: Database, store: str, scale: float, shapes: Iterable[str]) -> None:
+    """Store the blocks, and copy them."""
+    with database.opened() as saver:
+        saver.setup()
+        Thread(saver, "few").put_block(0, short(4), user="rare")
+        Thread(saver, "warm").put_block(0, long())
+        if store in STORES:
+            threads, steps = STORES[store]
+            Thread(saver, f"many {label(1)}").put_block(1, short(steps), user="usual")
+            copies = [(f"many {label(1)}", 1, range(2, 1 + max(2, round(threads * scale))))]
+        else:
+            copies = []
+            for name in shapes:
+                block, blocks = SHAPES[name]
+                thread = Thread(saver, name)
+                for number in (0, 1):
+                    thread.put_block(number, block())
+                copies.append((name, 1, range(2, round(blocks * scale))))
+    for copied in copies:
+        database.repeat(*copied)
+    database.settle()
 
 
 # Measuring
 
 
-class Cost(NamedTuple):
-    """What an operation cost."""
+def read(found: Iterable[Any]) -> int:
+    """The number of items."""
+    return sum(1 for _ in found)
 
-    shape: str
-    operation: str
-    whose: str
-    checkpoints: int
-    statements: int
+
+def on_thread(saver: Saver, thread_id: str) -> Iterator[Work]:
+    """The operations on a thread; each is done before the next one is asked for."""
+    of_root: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+    of_all: Any = {"configurable": {"thread_id": thread_id}}
+    newest = saver.get_tuple(of_root)
+    yield "get", lambda: saver.get_tuple(of_root)
+    yield f"list page of {PAGE}", lambda: read(saver.list(of_root, limit=PAGE))
+    yield f"list page of {PAGE}, all namespaces", lambda: read(saver.list(of_all, limit=PAGE))
+    yield "list, all namespaces", lambda: read(saver.list(of_all))
+    yield "list, all namespaces, few hits", lambda: read(saver.list(of_all, filter={"step": 4}))
+    if isinstance(saver, CheckpointSaver):
+        yield "history, all namespaces", lambda: read(saver.history(of_all))
+        yield "history, all namespaces, few hits", lambda: read(saver.history(of_all, filter={"step": 4}))
+    head = Thread(saver, thread_id, newest)
+    new = Step({}, delta="log") if thread_id == "delta" else Step({"count": 1, "text": "new"})
+    head.put(999_998, 0, new)
+    yield "put", lambda: head.put(999_998, 1, new)
+    if thread_id == "delta":
+        yield "delta history", lambda: saver.get_delta_channel_history(config=of_root, channels=["log"])
+    if isinstance(saver, CheckpointSaver):
+        roots = list(saver.history(of_root))
+        old = roots[3 * len(roots) // 4].checkpoint_id
+        run = roots[len(roots) // 2].run_id or ""
+        yield "delete_for_runs", lambda: saver.delete_for_runs([run])
+        yield "copy_thread", lambda: saver.copy_thread(thread_id, "copy")
+        yield "fork_thread", lambda: saver.fork_thread(thread_id, "fork")
+        yield "fork_thread, older", lambda: saver.fork_thread(thread_id, "old", checkpoint_id=old)
+        yield "rollback", lambda: saver.rollback("copy", old)
+        saver.copy_thread(thread_id, "pruned")
+        yield "prune", lambda: saver.prune(["pruned"])
+        yield "prune again", lambda: saver.prune(["pruned"])
+        for name in ("copy", "fork", "old", "pruned"):
+            saver.delete_thread(name)
+    yield "delete_thread", lambda: saver.delete_thread(thread_id)
+
+
+def on_store(saver: Saver, where: Path) -> Iterator[Work]:
+    """The operations on all threads; each is done before the next one is asked for."""
+    yield f"list page of {PAGE}", lambda: read(saver.list(None, limit=PAGE))
+    few, no = {"user": "rare"}, {"user": "nobody"}
+    yield "list, few hits", lambda: read(saver.list(None, filter=few))
+    yield "list, no hits", lambda: read(saver.list(None, filter=no))
+    if not isinstance(saver, CheckpointSaver):
+        return
+    yield "history, few hits", lambda: read(saver.history(None, filter=few))
+    yield "threads, few hits", lambda: read(saver.threads(filter=few))
+    yield f"threads page of {PAGE}", lambda: read(saver.threads(limit=PAGE))
+    yield "count_threads", saver.count_threads
+    yield "interrupts", lambda: read(saver.interrupts())
+    yield "stats", lambda: saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 10))
+    yield "types", lambda: classes_of(saver)
+    yield "reencrypt, dry run", lambda: saver.reencrypt(dry_run=True)
+    yield "export", lambda: export_file(saver, where / "export")
+    yield "first sweep", lambda: saver.sweep(Retention(older_than=YEARS))
+    yield "sweep without a visit", lambda: saver.sweep(Retention(older_than=YEARS))
+    yield "sweep after a change", lambda: saver.sweep(Retention(older_than=2 * YEARS))
+    yield "sweep, keep_last=2", lambda: saver.sweep(Retention(older_than=2 * YEARS, keep_last=2))
+
+
+class Cost(NamedTuple):
+    """What an operation cost. `puts` are the milliseconds of each put of another process meanwhile."""
+
+    operations: int
     round_trips: int
     pages: int
-    cpu: float
+    written: int
+    grown: int
     seconds: float
+    puts: Sequence[float]
 
 
-class Measurement:
-    """The operations of one saver on one database."""
-
-    def __init__(self, saver: Saver, whose: str, database: Database, given: argparse.Namespace) -> None:
-        self._saver = saver
-        self._whose = whose
-        self._database = database
-        self._given = given
-        self.costs: list[Cost] = []
-
-    def fill(self) -> None:
-        """Store the models, and copy their blocks."""
-        postgres = self._database.system != "sqlite"
-        if postgres:
-            for table, columns in self._database.tables().items():
-                if "thread_id" in columns:
-                    self._database.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
-        self._model("model short", short)
-        self._model("warm", long)
-        if self._given.statistics == "wrong":
-            self._database.execute("ANALYZE")
-        if self._given.threads:
-            self._database.repeat("model short", "", "many ", self._given.threads)
-        for shape in self._given.shapes:
-            block, repeated = SHAPES[shape]
-            if shape == AS_STORED:
-                self._model(shape, block)
-            else:
-                last = self._model(f"model {shape}", block)
-                self._database.repeat(f"model {shape}", last, shape, max(1, round(repeated * self._given.scale)))
-        if self._given.statistics == "present":
-            self._database.execute("VACUUM ANALYZE" if postgres else "ANALYZE")
-        elif postgres:
-            self._database.execute("VACUUM")  # Else the first that reads a row writes its page.
-        if postgres:
-            self._database.execute("CHECKPOINT")
-
-    def _model(self, name: str, block: Callable[[], Iterator[Step]]) -> str:
-        """Store a block as a thread; returns the last root checkpoint's id without the number of its block."""
-        thread, last = Thread(self._saver, name), ""
-        for number, step in enumerate(block()):
-            thread.put(step, id_of(number), f"run {number // 10} ")
-            last = last if step.ns else id_of(number)[BLOCK:]
-        return last
-
-    def measure(self) -> None:
-        """Do everything once; single calls several times."""
-        self._shape("warm", "warm")  # Catalogs are read.
-        self.costs.clear()
-        for shape in self._given.shapes:
-            self._shape(shape, shape)
-        self._store()
-
-    def _shape(self, shape: str, thread: str) -> None:
-        saver, ours = self._saver, isinstance(self._saver, CheckpointSaver)
-        (checkpoints,) = self._query(f"SELECT count(*) FROM {self._table()} WHERE thread_id = '{thread}'")
-        roots = self._ids(thread)
-        delta = "log" if shape == "delta" else None
-        head, number = Thread(saver, thread), itertools.count()
-        head.go_on(roots[-1], saver.get_tuple(config_of(thread)) if shape == AS_STORED else None)
-
-        def put() -> None:
-            step = next(number)
-            new = {} if delta else {"count": step, "text": "new"}
-            head.put(Step(new, delta=delta), id_of(step, 999_999), "run of puts")
-
-        def do(operation: str, work: Callable[[], object], times: int = 1) -> None:
-            self._time(shape, operation, checkpoints, work, times)
-
-        do("get", lambda: saver.get_tuple(config_of(thread)), PUTS)
-        do(f"list page of {PAGE}", lambda: list(saver.list(config_of(thread), limit=PAGE)))
-        do("list page, all namespaces", lambda: list(saver.list(config_of(thread, None), limit=PAGE)))
-        do("put", put, PUTS)
-        if delta:
-            where = config_of(thread)
-            do("delta history", lambda: saver.get_delta_channel_history(config=where, channels=[delta]))
-        if ours:
-            assert isinstance(saver, CheckpointSaver)
-            middle = roots[len(roots) // 2]
-            (run,) = self._query(
-                f"SELECT run_id FROM {self._table()} WHERE thread_id = '{thread}' AND checkpoint_id = '{middle}'"
-            )
-            do("delete_for_runs", lambda: saver.delete_for_runs([run]))
-            copies = [f"{thread}, copy {n}" for n in range(3)]
-            do("copy_thread", lambda: saver.copy_thread(thread, copies[0]))
-            for copy in copies[1:]:
-                saver.copy_thread(thread, copy)
-            do("fork_thread", lambda: saver.fork_thread(thread, f"{thread}, fork"))
-            do(
-                "fork_thread, older",
-                lambda: saver.fork_thread(thread, f"{thread}, old", checkpoint_id=roots[len(roots) // 4]),
-            )
-            do("rollback to the middle", lambda: saver.rollback(copies[0], roots[len(roots) // 3]))
-            do("prune", lambda: saver.prune([copies[1]]))
-            do("prune again", lambda: saver.prune([copies[1]]))
-            do("delete_thread", lambda: saver.delete_thread(copies[2]))
-            for copy in (copies[0], copies[1], f"{thread}, fork", f"{thread}, old"):
-                saver.delete_thread(copy)
-        elif thread == shape:
-            do("delete_thread", lambda: saver.delete_thread(thread))
-
-    def _store(self) -> None:
-        """The operations on all threads."""
-        saver, shape = self._saver, "store"
-        if not isinstance(saver, CheckpointSaver):
-            return
-        (checkpoints,) = self._query(f"SELECT count(*) FROM {self._table()}")
-        (threads,) = self._query(f"SELECT count(DISTINCT thread_id) FROM {self._table()}")
-        shape = f"{threads:,} threads"
-
-        def do(operation: str, work: Callable[[], object]) -> None:
-            self._time(shape, operation, checkpoints, work, 1)
-
-        do(f"threads page of {PAGE}", lambda: list(saver.threads(limit=PAGE)))
-        do("count_threads", saver.count_threads)
-        keep = Retention(older_than=timedelta(days=365_000), keep_last=2)
-        do("sweep", lambda: saver.sweep(keep))
-        do("sweep again", lambda: saver.sweep(keep))
-
-    def _table(self) -> str:
-        postgres = self._database.system != "sqlite"
-        return "langgraph_checkpoint.checkpoints" if postgres and self._whose == "ours" else "checkpoints"
-
-    def _ids(self, thread: str) -> list[str]:
-        found = self._rows(
-            f"SELECT checkpoint_id FROM {self._table()} WHERE thread_id = '{thread}' AND checkpoint_ns = ''"
-        )
-        return sorted(checkpoint_id for (checkpoint_id,) in found)
-
-    def _query(self, text: str) -> Any:
-        return self._rows(text)[0]
-
-    def _rows(self, text: str) -> list[Any]:
-        if self._database.system == "sqlite":
-            with closing(sqlite3.connect(self._database.location)) as file:
-                return file.execute(text).fetchall()
-        with psycopg.connect(self._database.location) as connection:
-            return connection.execute(text.encode()).fetchall()
-
-    def _time(self, shape: str, operation: str, checkpoints: int, work: Callable[[], object], times: int) -> None:
-        taken = []
-        pages, cpu = self._database.pages(), self._database.cpu()
-        statements, round_trips = _Counted.statements, _Counted.round_trips
-        for _ in range(times):
+def measured(database: Database, works: Iterator[Work], *, puts: bool) -> Mapping[str, Cost]:
+    """Do each, and count."""
+    found = {}
+    for name, work in works:
+        database.events.clear()
+        before = database.counters()
+        with Putting(database.location) if puts else ExitStack() as putting:
             begun = time.perf_counter()
             work()
-            taken.append(time.perf_counter() - begun)
-        statements, round_trips = _Counted.statements - statements, _Counted.round_trips - round_trips
-        cpu, pages = self._database.cpu() - cpu, self._database.pages() - pages
-        numbers = statements // times, round_trips // times, pages // times, cpu / times, statistics.median(taken)
-        self.costs.append(Cost(shape, operation, self._whose, checkpoints, *numbers))
+            seconds = time.perf_counter() - begun
+        after = database.counters()
+        pages, written, grown = (new - old for new, old in zip(after, before, strict=True))
+        round_trips = sum(event.round_trips for event in database.events)
+        taken = putting.taken if isinstance(putting, Putting) else []
+        found[name] = Cost(len(database.events), round_trips, pages, written, grown, seconds, taken)
+        print(f"{name}: {found[name][:-1]}", file=sys.stderr)
+    return found
 
 
-def measured(database: Database, given: argparse.Namespace, *, official: bool) -> list[Cost]:
-    """Fill a database and measure in it."""
-    savers: tuple[Any, Any] = SqliteSaver, OfficialSqliteSaver.from_conn_string
-    if database.system != "sqlite":
-        savers = partial(PostgresSaver, max_size=1), OfficialPostgresSaver.from_conn_string
-    whose = "official" if official else "ours"
-    with savers[official](database.location) as saver:
-        saver.setup()
-        begun = time.perf_counter()
-        Measurement(saver, whose, database, given).fill()
-        print(f"{database.system}, {whose}: filled in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
-    with savers[official](database.location) as saver:
-        done = Measurement(saver, whose, database, given)
-        done.measure()
-        return done.costs
+class Putting:
+    """Another process, which puts small checkpoints in the meantime."""
+
+    def __init__(self, location: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._ends, other = context.Pipe()
+        self._process = context.Process(target=put_until_told, args=(location, other))
+
+    def __enter__(self) -> Putting:
+        self._process.start()
+        self._ends.recv()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.send(None)
+        self.taken = self._ends.recv()
+        self._process.join()
 
 
-# What a row of the second table compares: operations whose work grows with the thread.
-OF_THREAD = (
-    "copy_thread", "fork_thread", "rollback to the middle", "prune", "delete_for_runs", "delete_thread",
-)  # fmt: skip
+def put_until_told(location: str, ends: Any) -> None:
+    """Put checkpoints until the other end says something; say how long each took."""
+    taken = []
+    with PostgresSaver(location) if "://" in location else SqliteSaver(location) as saver:
+        thread = Thread(saver, "beside")
+        for n in itertools.count():
+            begun = time.perf_counter()
+            thread.put(900_000 + n // 10_000, n % 10_000, Step({"count": n, "text": "x" * 500}))
+            taken.append(1000 * (time.perf_counter() - begun))
+            if n == 0:
+                ends.send(None)
+            if ends.poll():
+                break
+    ends.send(taken)
 
 
-def report(title: str, ours: list[Cost], official: list[Cost]) -> None:
-    """Print all figures, and the CPU time for each checkpoint of a thread, which should not depend on the shape."""
-    theirs = {(cost.shape, cost.operation): cost for cost in official}
-    print(f"\n## {title}\n")
-    print("| shape | operation | checkpoints | statements | round trips | pages | CPU ms | ms |", end="")
-    print(" official: pages | CPU ms | ms |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for cost in ours:
-        other = theirs.get((cost.shape, cost.operation))
-        more = f"{other.pages:,} | {other.cpu * 1000:,.1f} | {other.seconds * 1000:,.1f}" if other else "| |"
-        print(
-            f"| {cost.shape} | {cost.operation} | {cost.checkpoints:,} | {cost.statements:,} | {cost.round_trips} |"
-            f" {cost.pages:,} | {cost.cpu * 1000:,.1f} | {cost.seconds * 1000:,.1f} | {more} |"
-        )
-    shapes = [shape for shape in SHAPES if shape != AS_STORED and any(cost.shape == shape for cost in ours)]
-    print(f"\n| CPU µs for each checkpoint | {' | '.join(shapes)} | most, of the median |")
-    print(f"|---|{'--:|' * (len(shapes) + 1)}")
-    for operation in OF_THREAD:
-        each = [
-            cost.cpu / cost.checkpoints * 1e6
-            for cost in ours
-            if (cost.operation, cost.shape in shapes) == (operation, True)
-        ]
-        numbers = " | ".join(f"{value:.0f}" for value in each)
-        print(f"| {operation} | {numbers} | {max(each) / statistics.median(each):.1f} |")
+def report(title: str, ours: Mapping[str, Cost], official: Mapping[str, Cost]) -> None:
+    """Print a table."""
+    puts = any(cost.puts for cost in ours.values())
+    print(f"\n## {title}\n\n| operation | operations | round trips | pages | written MB | grown MB | ms ", end="")
+    print("| puts beside: ms, p50; p99; most " if puts else "| official: pages | ms ", end="")
+    print(f"|\n|---|{'--:|' * (7 if puts else 8)}")
+    for name, cost in ours.items():
+        print(f"| {name} | {cost.operations:,} | {cost.round_trips:,} | {cost.pages:,} ", end="")
+        print(f"| {cost.written / 1e6:,.1f} | {cost.grown / 1e6:,.1f} | {cost.seconds * 1000:,.0f} ", end="")
+        if puts:
+            taken = sorted(cost.puts)
+            print(f"| {statistics.median(taken):.1f}; {taken[len(taken) * 99 // 100]:.1f}; {taken[-1]:.1f} |")
+        else:
+            other = official.get(name.replace("history", "list"))
+            print(f"| {other.pages:,} | {other.seconds * 1000:,.0f} |" if other else "| | |")
+
+
+def costs(
+    database: Database, store: str, given: argparse.Namespace, where: Path
+) -> Iterator[tuple[str, Mapping[str, Cost]]]:
+    """Fill a database, and measure: the store, or each of its threads."""
+    fill(database, store, given.scale, given.shapes)
+    with database.opened() as saver:
+        measured(database, on_thread(saver, "warm"), puts=False)
+        if store in STORES:
+            yield store, measured(database, on_store(saver, where), puts=given.puts)
+        for name in given.shapes if store not in STORES else ():
+            yield f"{store}, {name}", measured(database, on_thread(saver, name), puts=False)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
-    parser.add_argument("--scale", type=float, default=1.0, help="1 makes threads of 11,000 to 50,000 checkpoints")
-    parser.add_argument("--threads", type=int, default=1_000, help="threads of four checkpoints besides")
-    parser.add_argument("--statistics", choices=KNOWN, default="present", help="wrong: older than the large threads")
+    parser.add_argument("--stores", nargs="+", choices=[*STORES, "C"], default=[*STORES, "C"])
+    parser.add_argument("--scale", type=float, default=0.1, help="1: the full size, of up to 10 GB")
     parser.add_argument("--postgres", metavar="URL", help="a superuser's on a server; by default, one is started")
     parser.add_argument("--postgres-only", action="store_true")
     parser.add_argument("--sqlite-only", action="store_true")
     parser.add_argument("--no-official", action="store_true")
+    parser.add_argument("--puts", action="store_true", help="A, B: what an operation does to puts of another process")
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES))
     given = parser.parse_args()
-    count()
+    psycopg.Connection.__init__ = remembered  # type: ignore[assignment,method-assign]
+    sqlite3.connect = without_cache  # type: ignore[assignment]
     with folder() as where, ExitStack() as stack:
+        systems: dict[str, Callable[..., AbstractContextManager[Database]]] = {}
         if not given.postgres_only:
-            found = _both(lambda name: SqliteDatabase(str(Path(where) / f"{name}.db")), given)
-            report(f"SQLite {sqlite3.sqlite_version}, statistics {given.statistics}", *found)
+            systems[f"SQLite {sqlite3.sqlite_version}"] = partial(sqlite_database, where)
         if not given.sqlite_only:
-            server = (
-                Server(given.postgres, os.getpid()) if given.postgres else stack.enter_context(started_server(where))
-            )
-
-            def made(name: str) -> Database:
-                server.drop(f"growth_{name}")
-                system = "official postgres" if name == "official" else "postgres"
-                return PostgresDatabase(server.create(f"growth_{name}"), system)
-
-            found = _both(made, given)
-            (version,) = server.query("SHOW server_version")
-            report(f"PostgreSQL {version}, statistics {given.statistics}", *found)
-            for name in ("ours", "official"):
-                server.drop(f"growth_{name}")
-
-
-def _both(made: Callable[[str], Database], given: argparse.Namespace) -> tuple[list[Cost], list[Cost]]:
-    ours = measured(made("ours"), given, official=False)
-    return ours, [] if given.no_official else measured(made("official"), given, official=True)
+            url = given.postgres
+            server = Server(url, os.getpid()) if url else stack.enter_context(started_server(where))
+            systems[f"PostgreSQL {server.query('SHOW server_version')[0]}"] = partial(postgres_database, server)
+        for store, (system, made) in itertools.product(given.stores, systems.items()):
+            found = []
+            for official in (False,) if given.no_official else (False, True):
+                with made(official=official) as database:
+                    found.append(dict(costs(database, store, given, where)))
+            for name, ours in found[0].items():
+                report(f"{system}, {name}, scale {given.scale}", ours, found[1][name] if found[1:] else {})
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ APIS = ("sync", "async")
 
 # Files and tests that run only with --long or --full, because they take seconds to minutes, and why they do.
 LONG = {
+    "behaviour/test_memory.py": "a process for each large value",
     "behaviour/test_claims.py::test_a_paused_owner_whose_claim_expired_stores_nothing": "paused processes",
     "behaviour/test_concurrent_writers.py::test_a_paused_worker_detects_that_another_has_continued": "paused processes",
     "behaviour/test_hostile_input.py": "thousands of random arguments",
@@ -76,6 +77,7 @@ LONG = {
     "model/test_state_machine.py": "random sequences of operations",
     "moving/test_killed.py": "processes that are killed in the middle of a move",
     "plans/test_deletions.py": "a large store for each database",
+    "plans/test_growth.py": "large threads for each saver and database",
     "plans/test_lists.py": "a large store for each database",
     "plans/test_plans.py": "a large store for each database",
     "races/test_pairs.py": "each pair of operations, and a row between all statements",
