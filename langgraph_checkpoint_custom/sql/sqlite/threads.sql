@@ -4,11 +4,12 @@
 SELECT * FROM (
     SELECT h.thread_id, h.checkpoint_ns, h.checkpoint_id, h.parent_id, h.run_id, h.metadata_type, h.metadata
     FROM candidates r
-    CROSS JOIN checkpoints h ON h.thread_id = r.thread_id AND h.checkpoint_ns = (
-        SELECT min(n.checkpoint_ns) FROM checkpoints n WHERE n.thread_id = r.thread_id
-    ) AND h.checkpoint_id = (
-        SELECT max(n.checkpoint_id) FROM checkpoints n
-        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = h.checkpoint_ns AND NOT n.hidden
+    CROSS JOIN checkpoints h ON h.rowid = (
+        SELECT n.rowid FROM checkpoints n
+        WHERE n.thread_id = r.thread_id AND NOT n.hidden AND n.checkpoint_ns = (
+            SELECT min(s.checkpoint_ns) FROM checkpoints s WHERE s.thread_id = r.thread_id
+        )
+        ORDER BY n.checkpoint_id DESC LIMIT 1
     )
     WHERE likelihood(r.thread_id IS NOT NULL, 0.00001)
     AND (h.checkpoint_id, h.thread_id) < (:before, :thread_below)
