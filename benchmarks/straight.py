@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.encoding.encode import CHANGING, DOCUMENT
 from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import run_of
 from langgraph_checkpoint_custom.encoding.serde import NULL
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import MAX_ID, channel_text, config_of, key_of, text
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -75,7 +75,7 @@ class Straight(BaseCheckpointSaver[Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._codec = Values(self.serde, on_inexact="store")
+        self._codec = ValueCodec(self.serde, on_inexact="store")
 
     def _row(self, config: RunnableConfig, checkpoint: Any, metadata: Any) -> tuple[Any, ...]:
         thread_id, checkpoint_ns, parent_id = key_of(config)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Driver
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -24,4 +24,4 @@ class Backend(NamedTuple):
 
     dialect: SqlDialect
     driver: Driver
-    values: Values
+    values: ValueCodec

@@ -20,7 +20,7 @@ from random import shuffle
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from langgraph_checkpoint_custom.backend import Backend
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Operation, follow
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy
 from langgraph_checkpoint_custom.model.filter import wanted
@@ -184,7 +184,7 @@ async def aperform(run: Callable[[Operation[Any]], Awaitable[Any]], asked: Asked
 
 
 def sweep_operations(
-    d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool, tenants: bool
+    d: SqlDialect, codec: ValueCodec, keep: Retention, now: datetime, *, dry_run: bool, tenants: bool
 ) -> Operations[Swept]:
     """The operations of a sweep, one after the other; the caller performs each and sends its result back."""
     if not isinstance(keep, Retention):
@@ -243,7 +243,7 @@ def _policy(keep: Retention) -> Policy:
 
 
 def _sweep(
-    d: SqlDialect, codec: Values, keep: Retention, limits: _Limits, begun: float, *, dry_run: bool
+    d: SqlDialect, codec: ValueCodec, keep: Retention, limits: _Limits, begun: float, *, dry_run: bool
 ) -> Operations[Swept]:
     """The operations for the threads of one tenant, or for those without a tenant."""
     swept, policy = Swept(), _policy(keep)
@@ -328,7 +328,7 @@ def _pages(
 
 
 def _limit_bytes(
-    d: SqlDialect, codec: Values, keep: Retention, max_bytes: int, swept: Swept, limits: _Limits, *, dry_run: bool
+    d: SqlDialect, codec: ValueCodec, keep: Retention, max_bytes: int, swept: Swept, limits: _Limits, *, dry_run: bool
 ) -> Operations[None]:
     """Delete the threads that do not fit, of all that match."""
     gone = {thread_id for _, thread_id in swept.would_delete}

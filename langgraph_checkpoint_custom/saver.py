@@ -38,7 +38,7 @@ from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import run_of
 from langgraph_checkpoint_custom.encoding.serde import OnInexact, OnLoad, OnUnreadable
-from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
+from langgraph_checkpoint_custom.encoding.values import ValueCodec, ciphers_of
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     Driver,
@@ -204,7 +204,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         self._on_inexact: OnInexact = on_inexact
         self._on_load = dict(on_load or {})
         self._compress = dialect.compresses if compress is None else compress
-        self._values: Values | None = None
+        self._values: ValueCodec | None = None
         self._sweeper = Sweeper(self, retention) if retention else None
         self._sweeps = bool(retention)
         self._said = set()
@@ -562,11 +562,11 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
     # Shared by the methods
 
     @property
-    def _codec(self) -> Values:
+    def _codec(self) -> ValueCodec:
         """Stores and restores values; a new one is made if `serde` has changed since the last call."""
         values = self._values
         if values is None or values.serde is not self.serde:
-            values = self._values = Values(
+            values = self._values = ValueCodec(
                 self.serde,
                 earlier=self._earlier,
                 clear=self._clear,
@@ -619,7 +619,7 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         stored = self._dialect.stored_thread(key.thread_id)
         return key if stored is key.thread_id else key._replace(thread_id=stored)
 
-    def _read_arguments(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Remember, Key]:
+    def _read_arguments(self, config: RunnableConfig) -> tuple[SqlDialect, ValueCodec, NextVersion, Remember, Key]:
         return self._dialect, self._codec, self.get_next_version, self._remember, key_of(config)
 
     def _note_start(self, config: RunnableConfig, reading: Reading) -> CheckpointTuple | None:

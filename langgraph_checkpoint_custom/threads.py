@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, get_args
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
@@ -96,7 +96,7 @@ class ThreadMethods(ABC):
 
     @property
     @abstractmethod
-    def _codec(self) -> Values: ...
+    def _codec(self) -> ValueCodec: ...
 
     @abstractmethod
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None: ...

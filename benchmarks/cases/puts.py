@@ -13,7 +13,7 @@ from benchmarks.contestants import Contestant
 from benchmarks.floors import Floor
 from benchmarks.measuring import WARM, Entry, Figures, Lap
 from benchmarks.states import Script, State, chat, files, small, wide, wide_text
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 
 grown: State = partial(chat, 0)
 
@@ -35,7 +35,7 @@ async def put(
         thread = arena.thread(name, "floor")
         return lambda number: floor.store(thread, puts[number + 1].checkpoint["id"], puts[number + 1].least)
 
-    codec = Values(JsonPlusSerializer(), on_inexact="store")
+    codec = ValueCodec(JsonPlusSerializer(), on_inexact="store")
 
     def encoded(number: int) -> Awaitable[None]:
         put = puts[number + 1]

@@ -19,7 +19,7 @@ from langgraph_checkpoint_custom.encoding.chunks import Chunk, KnownBlobs, Known
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue, unpack_plain
 from langgraph_checkpoint_custom.encoding.objects import error_text, pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import CHUNKED, TypedBytes, Values
+from langgraph_checkpoint_custom.encoding.values import CHUNKED, TypedBytes, ValueCodec
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import (
     Location,
@@ -56,7 +56,7 @@ class Decoder:
         checkpoint_id: Its id.
     """
 
-    def __init__(self, codec: Values, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
+    def __init__(self, codec: ValueCodec, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
         self._codec = codec
         self._location = (thread_id, checkpoint_ns, checkpoint_id)
         self._versions: dict[str, str] = {}

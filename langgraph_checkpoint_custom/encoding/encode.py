@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom.encoding.encoded import SPECIAL, Encoded, Large
 from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import PlacedRow, deltas_of, fail, row_of, run_of, seal_rows, version_key
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import TypedBytes, Values
+from langgraph_checkpoint_custom.encoding.values import TypedBytes, ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Offload
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import (
@@ -47,7 +47,7 @@ NAME_OF_MESSAGE = 50
 
 
 def encode_checkpoint(
-    codec: Values,
+    codec: ValueCodec,
     parent: Key,
     config: RunnableConfig,
     checkpoint: Checkpoint,
@@ -97,7 +97,7 @@ def encode_checkpoint(
 
 
 def _whole_document(
-    codec: Values,
+    codec: ValueCodec,
     checkpoint: Checkpoint,
     values: Mapping[str, Any],
     new_versions: ChannelVersions,
@@ -159,7 +159,7 @@ class EncodedWrites(NamedTuple):
 
 
 def encode_writes(
-    codec: Values, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    codec: ValueCodec, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
 ) -> EncodedWrites | Offload:
     """Encode the outputs of a task; returns an `Offload` if sealing takes long, as `encode_checkpoint` does."""
     key = key_of(config)
@@ -171,7 +171,7 @@ def encode_writes(
 
 
 def encode_rows(
-    codec: Values,
+    codec: ValueCodec,
     key: Key,
     writes: Sequence[tuple[str, Any]],
     task_id: str,

@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import is_unicode
 from langgraph_checkpoint_custom.encoding.rows import PlacedRow, deltas_of, fail, row_of, seal_rows, version_key
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import CHUNKED, TypedBytes, Values
+from langgraph_checkpoint_custom.encoding.values import CHUNKED, TypedBytes, ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Offload
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
@@ -117,7 +117,7 @@ class LargeCheckpoint:
 
     def __init__(
         self,
-        codec: Values,
+        codec: ValueCodec,
         parent: Key,
         checkpoint: Checkpoint,
         metadata: Mapping[str, Any],

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, CheckpointMetadata
 
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.errors import ConfigError
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
@@ -53,7 +53,9 @@ def check_excluded(keys: Collection[str]) -> None:
             raise ConfigError(f"exclude_metadata cannot contain {key!r}: {NEEDED[key]}")
 
 
-def merge_metadata(config: RunnableConfig, metadata: CheckpointMetadata, codec: Values | None = None) -> dict[str, Any]:
+def merge_metadata(
+    config: RunnableConfig, metadata: CheckpointMetadata, codec: ValueCodec | None = None
+) -> dict[str, Any]:
     """The metadata to store: LangGraph's, and what it merges from the config, without request-scoped keys.
 
     With `codec`, its excluded keys are left out, and secrets that it would store in clear are logged.
@@ -89,7 +91,7 @@ def _kind(key: str) -> str:
     return "secret" if _SECRET.search(key) else "other"
 
 
-def _warn_if_clear(key: str, codec: Values) -> None:
+def _warn_if_clear(key: str, codec: ValueCodec) -> None:
     if key in _WARNED or len(_WARNED) >= _MOST_WARNED:
         return
     if codec.plaintext_keys is None and key not in codec.clear:

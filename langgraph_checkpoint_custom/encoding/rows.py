@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from langgraph_checkpoint_custom.encoding.extensions import UnstorableValue
 from langgraph_checkpoint_custom.encoding.objects import error_text
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import TypedBytes, Values
+from langgraph_checkpoint_custom.encoding.values import TypedBytes, ValueCodec
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Offload
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError
 from langgraph_checkpoint_custom.model.filter import project
@@ -47,7 +47,7 @@ PlacedRow = tuple[AnyRow, Location, str]
 
 
 def row_of(
-    codec: Values,
+    codec: ValueCodec,
     parent: Key,
     checkpoint: Checkpoint,
     metadata: Mapping[str, Any],
@@ -156,7 +156,7 @@ def id_or_none(value: object) -> str | None:
 # Sealing
 
 
-def seal_rows(codec: Values, placed: Sequence[PlacedRow[AnyRow]], then: Callable[[list[AnyRow]], T]) -> T | Offload:
+def seal_rows(codec: ValueCodec, placed: Sequence[PlacedRow[AnyRow]], then: Callable[[list[AnyRow]], T]) -> T | Offload:
     """Seal rows, and return what `then` makes of them; an `Offload` that does so if it takes long."""
     size = sum([len(row.value) for row, *_ in placed if len(row.value) >= codec.seals_from])
 
@@ -166,7 +166,7 @@ def seal_rows(codec: Values, placed: Sequence[PlacedRow[AnyRow]], then: Callable
     return seal() if size < OFFLOAD_BYTES else Offload(size, seal)
 
 
-def _sealed(codec: Values, row: AnyRow, location: Location, form: str) -> AnyRow:
+def _sealed(codec: ValueCodec, row: AnyRow, location: Location, form: str) -> AnyRow:
     type_, value = codec.seal(row.type, row.value, location, form)
     return row if value is row.value and type_ == row.type else row._replace(type=type_, value=value)
 

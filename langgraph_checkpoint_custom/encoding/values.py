@@ -90,7 +90,7 @@ def ciphers_of(serdes: Sequence[SerializerProtocol]) -> Ciphers:
     return Ciphers([cipher for cipher in ciphers if cipher], None in ciphers)
 
 
-class Values:
+class ValueCodec:
     """Encodes and seals values for their rows, and unseals and decodes them.
 
     Args:

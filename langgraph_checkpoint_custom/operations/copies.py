@@ -19,7 +19,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, Contention, ThreadExists
 from langgraph_checkpoint_custom.model.filter import project
@@ -59,7 +59,7 @@ def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
 
 @operation("exclusive")
 def fork_thread(
-    d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
+    d: SqlDialect, codec: ValueCodec, source: str, target: str, checkpoint_id: str | None, run_id: str | None
 ) -> Steps[RunnableConfig]:
     """Start a thread from a checkpoint, from the last one of a run, or from the newest; returns its config.
 

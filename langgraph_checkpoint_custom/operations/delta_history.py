@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import Key, TupleRow
@@ -53,7 +53,7 @@ _ORDER = itemgetter(1, 4, 3, 5)
 
 @operation("read")
 def get_delta_channel_history(
-    d: SqlDialect, codec: Values, key: Key, channels: Sequence[str]
+    d: SqlDialect, codec: ValueCodec, key: Key, channels: Sequence[str]
 ) -> Steps[Mapping[str, DeltaChannelHistory]]:
     """Return for each channel the writes of the ancestors, oldest first, and the nearest stored value as the seed.
 
@@ -112,7 +112,7 @@ def ancestor_rows(
 
 
 def _collect(
-    d: SqlDialect, codec: Values, key: Key, asked: Sequence[str], rows: Sequence[Row]
+    d: SqlDialect, codec: ValueCodec, key: Key, asked: Sequence[str], rows: Sequence[Row]
 ) -> dict[str, DeltaChannelHistory]:
     """Decode the writes and the seed of each channel."""
     heads = [HistoryRow._make(row) for row in rows if row[0] is not None]
@@ -161,7 +161,7 @@ def _collect(
     return histories
 
 
-def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str, list[PendingWrite]]) -> None:
+def _decode(codec: ValueCodec, key: Key, rows: Sequence[Row], collected: Mapping[str, list[PendingWrite]]) -> None:
     """Decode writes and append each to the list of its channel."""
     plain = codec.plain
     for row in rows:
@@ -176,7 +176,7 @@ def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str
         collected[channel].append((row[3], channel, value))
 
 
-def _write(codec: Values, key: Key, row: Row) -> Any:
+def _write(codec: ValueCodec, key: Key, row: Row) -> Any:
     """Decode a write."""
     _, checkpoint_id, channel, task_id, path, idx, type_, data, _, _ = row
     location = (key.thread_id, key.checkpoint_ns, checkpoint_id)
@@ -185,7 +185,7 @@ def _write(codec: Values, key: Key, row: Row) -> Any:
 
 
 def _seeds(
-    d: SqlDialect, codec: Values, key: Key, id_ranges: Sequence[HistoryRow], heads: Sequence[HistoryRow]
+    d: SqlDialect, codec: ValueCodec, key: Key, id_ranges: Sequence[HistoryRow], heads: Sequence[HistoryRow]
 ) -> dict[str, Any]:
     """Decode the values at the ends of the id ranges."""
     blobs = {(row.checkpoint_id, row.name): row for row in heads if row.kind == "blob"}

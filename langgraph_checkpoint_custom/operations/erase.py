@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing, wanted
@@ -68,7 +68,7 @@ class Erased:
 
 
 def erase_operations(
-    d: SqlDialect, codec: Values, filter: Mapping[str, Any], *, dry_run: bool, tenants: bool
+    d: SqlDialect, codec: ValueCodec, filter: Mapping[str, Any], *, dry_run: bool, tenants: bool
 ) -> Generator[Operation[Any], Any, Erased]:
     """Yield the operations that erase, one after the other; the caller runs each and sends its result back."""
     conditions = wanted(filter)
@@ -102,7 +102,7 @@ class Found(NamedTuple):
 
 
 @operation("read")
-def matching_page(d: SqlDialect, codec: Values, page: Page, asked: Sequence[Condition]) -> Steps[Found]:
+def matching_page(d: SqlDialect, codec: ValueCodec, page: Page, asked: Sequence[Condition]) -> Steps[Found]:
     """Return the threads with a checkpoint that matches, on a page of all checkpoints that are not hidden.
 
     Round trips: 1, and one for each 5,000 checkpoints.
@@ -116,7 +116,7 @@ def matching_page(d: SqlDialect, codec: Values, page: Page, asked: Sequence[Cond
 
 
 def _matching(
-    d: SqlDialect, codec: Values, rows: Sequence[Row], asked: Sequence[Condition]
+    d: SqlDialect, codec: ValueCodec, rows: Sequence[Row], asked: Sequence[Condition]
 ) -> tuple[list[str], list[str]]:
     matching, unreadable = dict[str, None](), dict[str, None]()
     for stored, checkpoint_ns, checkpoint_id, _, _, type_, data in rows:

@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.extensions import Extension, stored_data, unpack_plain
 from langgraph_checkpoint_custom.encoding.langgraph_private import NO_TASK, interrupt_id
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import StaleInterrupt
 from langgraph_checkpoint_custom.model.keys import Key, TupleRow, right_above
@@ -113,7 +113,7 @@ def _may_be_equal(one: object, other: object) -> bool:
 
 @operation("read")
 def waiting_threads(
-    d: SqlDialect, codec: Values, prefix: str, after: tuple[str, str] = ("", ""), limit: int | None = None
+    d: SqlDialect, codec: ValueCodec, prefix: str, after: tuple[str, str] = ("", ""), limit: int | None = None
 ) -> Steps[WaitingReply]:
     """Return the threads whose newest root checkpoint has an open interrupt; the one that waits longest is first.
 
@@ -150,7 +150,7 @@ def waiting_threads(
 
 
 def waiting(
-    codec: Values,
+    codec: ValueCodec,
     places: Iterable[tuple[str, str]],
     replies: Iterable[Sequence[Row]],
     documents: Iterable[Sequence[Row]],

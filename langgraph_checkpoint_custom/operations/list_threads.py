@@ -24,7 +24,7 @@ from weakref import WeakSet
 from langgraph.checkpoint.serde.types import TASKS
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.filter import Condition, equal_texts, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, Page, Range, flag, right_above
@@ -87,7 +87,7 @@ class HistoryReply(NamedTuple):
 @operation("read")
 def threads_page(
     d: SqlDialect,
-    codec: Values,
+    codec: ValueCodec,
     page: ThreadPage,
     wanted: Sequence[Condition],
     *,
@@ -213,7 +213,9 @@ def _age(row: Row) -> tuple[str, str]:
     return row[2], row[0]
 
 
-def _searchable(d: SqlDialect, codec: Values, wanted: Sequence[Condition]) -> Steps[tuple[str | None, Collection[str]]]:
+def _searchable(
+    d: SqlDialect, codec: ValueCodec, wanted: Sequence[Condition]
+) -> Steps[tuple[str | None, Collection[str]]]:
     """Return a key with an index that finds what a filter wants, and the texts that it finds; None if there is none.
 
     Round trips: 1, or 0 if no index could find it.
@@ -268,7 +270,7 @@ def dialects_of_tenants(d: SqlDialect, tenants_too: bool) -> Generator[Operation
 
 
 @operation("read")
-def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Sequence[Condition]) -> Steps[int]:
+def count_threads(d: SqlDialect, codec: ValueCodec, prefix: str, wanted: Sequence[Condition]) -> Steps[int]:
     """Return the number of threads that match a filter and whose ids begin with `prefix`.
 
     Round trips: one for each 10,000 threads. With a filter and without a prefix, one more if an index could find a
@@ -309,7 +311,7 @@ def thread_exists(d: SqlDialect, thread_id: str) -> Steps[bool]:
 
 
 @operation("read")
-def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Sequence[Condition]) -> Steps[HistoryReply]:
+def history_page(d: SqlDialect, codec: ValueCodec, page: Page, wanted: Sequence[Condition]) -> Steps[HistoryReply]:
     """Return one page of checkpoints, newest first, as `list_page` does, but without documents, values and writes.
 
     Round trips: 1, and those of `piece_of`.
@@ -325,7 +327,7 @@ def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Sequence[Cond
 
 
 @operation("snapshot")
-def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[RunRecord]]:
+def runs_of_thread(d: SqlDialect, codec: ValueCodec, thread_id: str) -> Steps[list[RunRecord]]:
     """Return the runs of a thread; the one that began last is first.
 
     Round trips: 1, and one more if values show whether a run is finished; one more for each last checkpoint with such a
@@ -365,7 +367,7 @@ def _size(rows: Sequence[Row]) -> int:
 
 
 def _records(
-    d: SqlDialect, codec: Values, rows: Sequence[Row], wanted: Sequence[Condition], *, even_unreadable: bool = False
+    d: SqlDialect, codec: ValueCodec, rows: Sequence[Row], wanted: Sequence[Condition], *, even_unreadable: bool = False
 ) -> Sequence[CheckpointRecord]:
     """Return the records that match a filter, newest first."""
     found = []

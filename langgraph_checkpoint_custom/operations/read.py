@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.rows import version_key
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
@@ -82,7 +82,7 @@ def complete(d: SqlDialect, rows: list[Row]) -> Steps[Sequence[Row]]:
 
 @operation("read")
 def get_tuple(
-    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, key: Key
+    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, remember: Remember | None, key: Key
 ) -> Steps[CheckpointTuple | None]:
     """Return the checkpoint of a key with its pending writes, or None.
 
@@ -97,7 +97,7 @@ def get_tuple(
 
 @operation("read")
 def get_with_writes(
-    d: SqlDialect, codec: Values, next_version: NextVersion, keys: Sequence[Key]
+    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, keys: Sequence[Key]
 ) -> Steps[Sequence[tuple[CheckpointTuple, Sequence[TupleRow]]]]:
     """Return the checkpoints of keys that exist, each with the rows of its writes, in the order of `pending_writes`.
 
@@ -116,7 +116,7 @@ def get_with_writes(
 
 @operation("read")
 def get_tuple_to_write(
-    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, key: Key
+    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, remember: Remember | None, key: Key
 ) -> Steps[Reading]:
     """Return what `get_tuple` returns, and whether a newer checkpoint exists.
 
@@ -134,7 +134,7 @@ def get_tuple_to_write(
 
 @operation("read")
 def list_page(
-    d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, wanted: Sequence[Condition]
+    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, page: Page, wanted: Sequence[Condition]
 ) -> Steps[PageReply]:
     """Return one page of checkpoints, newest first. A page may have fewer tuples than rows were read, even none.
 
@@ -151,7 +151,9 @@ def list_page(
     return PageReply(tuples, piece.after(_page_places(rows)))
 
 
-def build_page(d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, rows: Sequence[Row]) -> PageReply:
+def build_page(
+    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, page: Page, rows: Sequence[Row]
+) -> PageReply:
     """Build the reply from the rows of a page of a namespace without a filter."""
     tuples = build_tuples(d, codec, next_version, rows, ())
     return PageReply(tuples, Piece(page, None).after(_page_places(rows)))
@@ -175,7 +177,7 @@ def checkpoints_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Se
 
 
 def build_tuple(
-    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, rows: Sequence[Row]
+    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, remember: Remember | None, rows: Sequence[Row]
 ) -> CheckpointTuple | None:
     """Build the checkpoint of a reply about one checkpoint; None if it does not exist."""
     if not rows or rows[0][0] == "write":  # Writes can be stored before their checkpoint.
@@ -195,7 +197,9 @@ def build_tuple(
     return _build_any(d, codec, next_version, remember, _CheckpointRows(TupleRow._make(head), others, blobs))
 
 
-def _ordinary(d: SqlDialect, codec: Values, head: Row, others: Sequence[Row], blobs: Blobs) -> CheckpointTuple | None:
+def _ordinary(
+    d: SqlDialect, codec: ValueCodec, head: Row, others: Sequence[Row], blobs: Blobs
+) -> CheckpointTuple | None:
     """Build a checkpoint from bytes in clear, as nearly all are; None if there is more to do."""
     _, thread_id, checkpoint_ns, checkpoint_id, parent_id, _, _, _, type_, document, type2, data2, channels, _ = head
     plain: Any = codec.plain  # If bytes are missing, it raises an error.
@@ -227,7 +231,7 @@ def _references(d: SqlDialect, head: Row) -> Iterable[tuple[str, str]]:
     return zip(d.names(head[_CHANNELS]), d.names(head[_CHANNELS + 1]), strict=True)
 
 
-def _known(d: SqlDialect, codec: Values, head: Row, blobs: Blobs) -> KnownBlobs:
+def _known(d: SqlDialect, codec: ValueCodec, head: Row, blobs: Blobs) -> KnownBlobs:
     """What is known of the blobs of an ordinary checkpoint."""
     versions = dict(_references(d, head))
     found = {channel: blobs[channel, version].value or b"" for channel, version in versions.items()}
@@ -240,7 +244,7 @@ def _known(d: SqlDialect, codec: Values, head: Row, blobs: Blobs) -> KnownBlobs:
 
 
 def _build_any(
-    d: SqlDialect, codec: Values, next_version: NextVersion, remember: Remember | None, one: _CheckpointRows
+    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, remember: Remember | None, one: _CheckpointRows
 ) -> CheckpointTuple:
     """Build any checkpoint."""
     thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
@@ -253,7 +257,7 @@ def _build_any(
 
 def build_tuples(
     d: SqlDialect,
-    codec: Values,
+    codec: ValueCodec,
     next_version: NextVersion,
     rows: Sequence[Row],
     wanted: Sequence[Condition],

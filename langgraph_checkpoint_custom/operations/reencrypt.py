@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import hide
@@ -121,7 +121,7 @@ TABLES = (
 
 
 @operation("write")
-def reencrypt_page(d: SqlDialect, codec: Values, table: Table, start: Start, dry_run: bool) -> Steps[PageDone]:
+def reencrypt_page(d: SqlDialect, codec: ValueCodec, table: Table, start: Start, dry_run: bool) -> Steps[PageDone]:
     """Encrypt those rows of a page again that are not stored as they would be now; with `dry_run`, only count them.
 
     Round trips: 2, or 1 if there are no such rows, or with `dry_run`.
@@ -142,7 +142,7 @@ def size_of(rows: Sequence[Row]) -> int:
 
 
 def reencryption(
-    d: SqlDialect, codec: Values, *, dry_run: bool, progress: Callable[[int], None], tenants: bool
+    d: SqlDialect, codec: ValueCodec, *, dry_run: bool, progress: Callable[[int], None], tenants: bool
 ) -> Generator[Operation[Any], Any, Renewal]:
     """Yield the operations of `reencrypt`, page after page. The caller runs each one and sends its result back."""
     flag("dry_run", dry_run)
@@ -156,7 +156,7 @@ def reencryption(
 
 
 def _reencryption(
-    d: SqlDialect, codec: Values, dry_run: bool, progress: Callable[[int], None], before: int
+    d: SqlDialect, codec: ValueCodec, dry_run: bool, progress: Callable[[int], None], before: int
 ) -> Generator[Operation[PageDone], PageDone, Renewal]:
     """Yield the operations for the rows of one tenant, or for the rows without a tenant."""
     seen = renewed = 0
@@ -178,7 +178,7 @@ def _reencryption(
 
 
 def _changes(
-    d: SqlDialect, codec: Values, table: Table, rows: Sequence[Row]
+    d: SqlDialect, codec: ValueCodec, table: Table, rows: Sequence[Row]
 ) -> tuple[Sequence[Mapping[str, Any]], Sequence[CorruptCheckpoint]]:
     """Return the parameters of each row that has to be replaced, and the errors of rows that cannot be decrypted."""
     changes, unreadable = [], []
@@ -203,7 +203,7 @@ def _changes(
     return changes, unreadable
 
 
-def _changed(codec: Values, table: Table, row: Row) -> Mapping[str, Any]:
+def _changed(codec: ValueCodec, table: Table, row: Row) -> Mapping[str, Any]:
     """Return the new and the old values of a row; empty if it does not change."""
     cells = table.cells(row)
     renewed = [codec.renewed(type_, bytes(value), location) for type_, value, location in cells]

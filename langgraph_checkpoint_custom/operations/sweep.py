@@ -15,7 +15,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, one_trip, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches
 from langgraph_checkpoint_custom.model.keys import Key
@@ -107,7 +107,7 @@ class Outcome(NamedTuple):
 
 
 @operation("exclusive")
-def sweep_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy, now: float) -> Steps[Outcome]:
+def sweep_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Policy, now: float) -> Steps[Outcome]:
     """Delete what a policy does not keep of a thread, and say when to visit it again.
 
     Round trips: 3, with the end of the transaction, for a thread that stays as it is; one more if its time decides, and
@@ -136,7 +136,7 @@ def sweep_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy, n
 
 
 @operation("read")
-def look_at_thread(d: SqlDialect, codec: Values, thread_id: str, policy: Policy, now: float) -> Steps[Outcome]:
+def look_at_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Policy, now: float) -> Steps[Outcome]:
     """Return what `sweep_thread` would do. Only the bytes of threads that it would delete are counted.
 
     Round trips: 1; one more if its time or its metadata decides, and one more if it would be deleted.
@@ -161,7 +161,7 @@ def _applies(thread: Thread) -> bool:
 
 def _decide(
     d: SqlDialect,
-    codec: Values,
+    codec: ValueCodec,
     thread_id: str,
     policy: Policy,
     now: float,
@@ -202,7 +202,7 @@ def _removal(outline: Outline, keep: int | None) -> tuple[Removal, int]:
     return Removal(outline, chosen), sum(not outline.rows[place].hidden for place in chosen)
 
 
-def _time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[float | None]:
+def _time_of(d: SqlDialect, codec: ValueCodec, key: Key) -> Steps[float | None]:
     """Return when LangGraph made a checkpoint; None if its document has no time, or cannot be read.
 
     Round trips: 1.
@@ -219,7 +219,7 @@ def _time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[float | None]:
     return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp()
 
 
-def _waits(d: SqlDialect, codec: Values, key: Key) -> Steps[bool]:
+def _waits(d: SqlDialect, codec: ValueCodec, key: Key) -> Steps[bool]:
     """Return whether a checkpoint has an open interrupt, or one that cannot be read: then nobody knows.
 
     Round trips: 1.
@@ -231,7 +231,7 @@ def _waits(d: SqlDialect, codec: Values, key: Key) -> Steps[bool]:
         return True
 
 
-def _matches(d: SqlDialect, codec: Values, key: Key, wanted: Sequence[Condition]) -> Steps[bool]:
+def _matches(d: SqlDialect, codec: ValueCodec, key: Key, wanted: Sequence[Condition]) -> Steps[bool]:
     """Return whether the metadata of a checkpoint matches a filter; metadata that cannot be read does not.
 
     Round trips: 1.

@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.types import ERROR, TASKS
 
 from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.encoding.raw import object_of, plain
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import Condition
@@ -94,7 +94,7 @@ def _content(value: Any) -> Any:
 @operation("read")
 def threads_in_state(
     d: SqlDialect,
-    codec: Values,
+    codec: ValueCodec,
     page: ThreadPage,
     wanted: Sequence[Condition],
     state: State,

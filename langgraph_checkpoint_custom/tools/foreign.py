@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.encoding.extensions import METHOD, Extension
 from langgraph_checkpoint_custom.encoding.langgraph_private import PACKING, DeltaSnapshot, extension_of
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.raw import object_of
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
     Key,
@@ -157,7 +157,7 @@ def foreign_of(found: CheckpointTuple) -> ForeignCheckpoint:
     )
 
 
-def encode_foreign_writes(codec: Values, key: Key, writes: Iterable[ForeignWrite]) -> Iterable[Sequence[WriteRow]]:
+def encode_foreign_writes(codec: ValueCodec, key: Key, writes: Iterable[ForeignWrite]) -> Iterable[Sequence[WriteRow]]:
     """Encode the writes of a checkpoint; return them by task and path, each with its original index."""
     tasks: dict[tuple[str, str], list[WriteRow]] = {}
     for task_id, task_path, idx, channel, value in writes:

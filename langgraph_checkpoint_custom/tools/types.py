@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
-from langgraph_checkpoint_custom.encoding.values import Values, is_chunked
+from langgraph_checkpoint_custom.encoding.values import ValueCodec, is_chunked
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.operations.reencrypt import Start, Table, key_of_row, size_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -36,7 +36,7 @@ class TypesPage(NamedTuple):
 
 
 @operation("read")
-def types_page(d: SqlDialect, codec: Values, table: Table, start: Start) -> Steps[TypesPage]:
+def types_page(d: SqlDialect, codec: ValueCodec, table: Table, start: Start) -> Steps[TypesPage]:
     """Return the classes in a page of a table.
 
     Round trips: 1.
@@ -48,7 +48,7 @@ def types_page(d: SqlDialect, codec: Values, table: Table, start: Start) -> Step
     return TypesPage(len(rows), found, unseen, after)
 
 
-def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tuple[str, str]], Counter[str]]:
+def _look(codec: ValueCodec, table: Table, rows: Sequence[Row]) -> tuple[Counter[tuple[str, str]], Counter[str]]:
     found: Counter[tuple[str, str]] = Counter()
     unseen: Counter[str] = Counter()
     for row in rows:

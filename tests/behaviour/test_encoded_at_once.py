@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ClosedError
-from langgraph_checkpoint_custom.encoding.values import TypedBytes, Values
+from langgraph_checkpoint_custom.encoding.values import TypedBytes, ValueCodec
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES
 from tests.behaviour.helpers import LONG, CountingSerializer, Database, checkpoint, config, get, metadata, put
 from tests.stores import Client, Store
@@ -143,13 +143,13 @@ async def test_a_large_value_is_compressed_or_encrypted_on_a_worker_as_it_was(
     store: Store, serde: SerializerProtocol | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed_by: list[tuple[int, threading.Thread]] = []
-    close = Values.seal
+    close = ValueCodec.seal
 
-    def noted(self: Values, type_: str, data: bytes, *args: Any) -> TypedBytes:
+    def noted(self: ValueCodec, type_: str, data: bytes, *args: Any) -> TypedBytes:
         closed_by.append((len(data), threading.current_thread()))
         return close(self, type_, data, *args)
 
-    monkeypatch.setattr(Values, "seal", noted)
+    monkeypatch.setattr(ValueCodec, "seal", noted)
     large = [LONG * 10, *range(50_000)]
     value = list(large)
     document = checkpoint("1", {"list": value, "short": [LONG * 10]}, {"list": "1", "short": "1"})

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, drive
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.operations.copies import copy_thread, fork_thread
@@ -79,7 +79,7 @@ def filled(url: str, shape: str, known: str) -> Iterator[psycopg.Connection[Any]
 def operations(d: PostgresDialect, shape: str) -> Mapping[str, Operation[Any]]:
     """What is done to the large thread, at its newest root checkpoint or in its middle."""
     newest, middle = (20, 10) if shape == "many namespaces" else (SIZE, SIZE // 2)
-    codec = Values(BaseCheckpointSaver.serde)
+    codec = ValueCodec(BaseCheckpointSaver.serde)
     return {
         "prune": prune_thread(d, "large"),
         "delete_for_runs": delete_for_runs(d, "large", [f"run {number}" for number in range(0, 30, 2)]),

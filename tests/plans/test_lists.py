@@ -18,7 +18,7 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom import SqliteSaver
-from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Statement, drive
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Page
@@ -186,7 +186,7 @@ def on_sqlite(sqlite_lists: Path) -> Iterator[tuple[SqlDialect, Reader]]:
         yield SqliteDialect(""), Reader(run)
 
 
-CODEC = Values(JsonPlusSerializer())
+CODEC = ValueCodec(JsonPlusSerializer())
 
 
 def listed(
