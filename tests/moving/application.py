@@ -79,7 +79,9 @@ def main(kind: str, url: str, what: str) -> None:
         def hold(thread_id: str, channel: str) -> None:
             while True:  # Until the write is stored, and then until the process is killed.
                 found = saver.get_tuple(config(thread_id))
-                if found and any(channel == name for _, name, _ in found.pending_writes or ()):
+                written = [name for _, name, _ in (found and found.pending_writes) or ()]
+                # The checkpoint of the input has writes to the same channel.
+                if found and found.metadata["source"] == "loop" and channel in written:
                     print("holds", flush=True)
                     time.sleep(3600)  # The test kills the process.
                 time.sleep(0.01)  # Nothing announces that a write is stored.
