@@ -27,7 +27,8 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.engine.operation import Operation, follow
 from langgraph_checkpoint_custom.model.filter import wanted
-from langgraph_checkpoint_custom.operations.due import DUE, WEEK
+from langgraph_checkpoint_custom.operations import due
+from langgraph_checkpoint_custom.operations.due import WEEK
 from langgraph_checkpoint_custom.operations.sweep import Policy, Thread, fate
 from langgraph_checkpoint_custom.retention import perform, sweep_operations
 from langgraph_checkpoint_custom.tools.exchange import export_file, import_file
@@ -97,10 +98,13 @@ class Sweeps:
         return self.ran["sweep_thread"] + self.ran["look_at_thread"]
 
 
-def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(store: Store) -> None:
+def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many, whatever their ids, with any retention. After that, only threads that have changed are visited."""
     events: list[OperationEvent] = []
-    many, later = DUE + 10, NOW + timedelta(hours=2)  # Nothing is new, which the last hour would be.
+    monkeypatch.setattr(due, "DUE", 20)
+    many, later = 30, NOW + timedelta(hours=2)  # Nothing is new, which the last hour would be.
     with store.open(on_operation=events.append) as saver:
         saver.setup()
         ids = "", *(f"{first}00-100" for first in "0z"), str(ULID())
