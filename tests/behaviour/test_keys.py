@@ -16,7 +16,7 @@ from langgraph.types import Interrupt
 
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, open_saver
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal
-from tests.behaviour.helpers import LONG, Database, config, get, id_of, metadata, put
+from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, put
 from tests.needs import need
 from tests.stores import Client, Store
 
@@ -243,3 +243,54 @@ async def test_only_plaintext_metadata_keys_are_readable(store: Store, database:
 def test_impossible_options_are_refused(store: Store, options: Any) -> None:
     with pytest.raises(ConfigError, match=r"plaintext_metadata|previous_serdes"):
         open_saver(store.url, **options)
+
+
+async def test_runs_continue_during_reencrypt(store: Store, api: str) -> None:
+    with store.open(serde=OLD) as saver:
+        await put_all(Client(saver, api), 120)
+    with store.open(serde=NEW, previous_serdes=[OLD]) as saver:
+        client = Client(saver, api)
+
+        async def work(name: str) -> None:
+            parent = None
+            for number in range(30):
+                parent = await put(client, f"{number:03}", {"a": [name, number]}, parent=parent, thread_id=name)
+                await client.put_writes(parent, [("__error__", number)], "task")
+                await client.put_writes(config(checkpoint_id=str(number)), [("__error__", name)], "task")
+
+        await asyncio.gather(reencrypt(client), *(work(name) for name in "abc"))
+        await reencrypt(client)
+    with store.open(serde=NEW) as saver:
+        client = Client(saver, api)
+        for name in "abc":
+            found = await client.all(config(name))
+            assert [each.checkpoint["channel_values"]["a"][1] for each in found] == list(range(29, -1, -1))
+        assert len(await client.all(config())) == 120
+        written = (await get(client, config(checkpoint_id="3"))).pending_writes or []
+        assert {value for task_id, channel, value in written if (task_id, channel) == ("task", "__error__")} <= set(
+            "abc"
+        )
+
+
+@pytest.mark.parametrize("old", [OLD, PLAIN])
+def test_rows_copied_during_reencrypt_are_stored_again_too(store: Store, old: Any) -> None:
+    """Even if the walk through the rows has already passed the target."""
+    with store.open(serde=old) as saver:
+        for number in range(60):
+            saver.put(config(f"m {number:02}"), checkpoint("1", {"a": [LONG]}), metadata(), {"a": "1"})
+        saver.put(config("z"), checkpoint("1", {"a": [LONG]}), metadata(), {"a": "1"})
+    with store.open(serde=NEW, previous_serdes=[old]) as saver:
+        copies = iter(["c 1", "c 2"])
+
+        def copy(rows: int) -> None:
+            for name in copies:
+                (saver.copy_thread if name == "c 1" else saver.fork_thread)("z", name)
+
+        done = saver.reencrypt(progress=copy)
+        assert done.rows == done.renewed == 63 + 63
+        assert saver.reencrypt().renewed == 0
+    with store.open(serde=NEW) as saver:
+        for name in ("z", "c 1", "c 2"):
+            found = saver.get_tuple(config(name))
+            assert found is not None
+            assert found.checkpoint["channel_values"] == {"a": [LONG]}
