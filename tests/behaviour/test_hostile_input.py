@@ -93,6 +93,36 @@ async def test_any_text_works_as_thread_namespace_and_checkpoint(client: Client)
     assert len(await client.all(None)) == len(NASTY)
 
 
+async def test_threads_that_look_alike_are_pruned_copied_and_deleted_separately(client: Client) -> None:
+    for name in NASTY:
+        first = await put(client, "1", {"a": [1]}, thread_id=name)
+        await put(client, "2", {"a": [2]}, thread_id=name, parent=first)
+    left = dict.fromkeys(NASTY, 2)
+    for number, name in enumerate(NASTY):
+        if number % 3 == 0:
+            await client.prune([name])
+            left[name] = 1
+        elif number % 3 == 1:
+            await client.delete_thread(name)
+            left[name] = 0
+        else:
+            await client.copy_thread(name, f"copy of {name}")
+            left[f"copy of {name}"] = 2
+        if number % 10 == 0:
+            assert {each: len(await client.all(anywhere(each))) for each in left} == left
+    assert {each: len(await client.all(anywhere(each))) for each in left} == left
+
+
+async def test_a_thread_and_a_namespace_are_never_read_as_one_name(client: Client) -> None:
+    pairs = [("a:b", "c"), ("a", "b:c"), ("a:b:c", ""), ("a|b", "c"), ("a", "b|c"), ("a b", ""), ("a", "b")]
+    for number, (thread_id, ns) in enumerate(pairs):
+        await put(client, str(number), thread_id=thread_id, ns=ns)
+    for number, (thread_id, ns) in enumerate(pairs):
+        assert ids_of(await client.all(config(thread_id, ns=ns))) == [str(number)]
+    await client.delete_thread("a")
+    assert ids_of(await client.all(None)) == ["5", "3", "2", "0"]
+
+
 async def test_an_error_about_a_name_contains_no_sql(client: Client) -> None:
     for bad in ("nul\0" + "'; DROP TABLE x; --", "x" * (MAX_NAME + 1), "\ud800'"):
         for call in (
