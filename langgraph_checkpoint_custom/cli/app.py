@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from io import TextIOWrapper
 from typing import Annotated, Any, cast
@@ -14,21 +14,17 @@ from typing import Annotated, Any, cast
 import typer
 import typer.core
 
-from langgraph_checkpoint_custom.cli import (
-    changing,
-    counting,
-    health,
-    inspecting,
-    moving,
-    reading,
-    states,
-    sweeping,
-    tables,
-    trying,
-    vacuuming,
-)
-from langgraph_checkpoint_custom.cli.common import PROGRAM, Declined
-from langgraph_checkpoint_custom.cli.output import complain, decline, logs_as_notes, say, show_bug, show_source
+from langgraph_checkpoint_custom.cli.changing import copy, delete, fork, label, prune, rollback, unlabel
+from langgraph_checkpoint_custom.cli.common import PROGRAM
+from langgraph_checkpoint_custom.cli.counting import stats, types
+from langgraph_checkpoint_custom.cli.health import doctor
+from langgraph_checkpoint_custom.cli.moving import export, import_, migrate, rekey
+from langgraph_checkpoint_custom.cli.output import complain, logs_as_notes, say, show_bug, show_source
+from langgraph_checkpoint_custom.cli.reading import failures, history, interrupts, labels, tenants, threads
+from langgraph_checkpoint_custom.cli.starting import demo, ui, worker
+from langgraph_checkpoint_custom.cli.states import diff, show
+from langgraph_checkpoint_custom.cli.sweeping import erase, set_ttl, status, sweep, vacuum
+from langgraph_checkpoint_custom.cli.tables import schema, setup, verify
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint, StorageError
 from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY
 
@@ -42,14 +38,19 @@ _Refusal = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
 _KEYS = f"Here, {KEYS} names the variables that have the keys; without it, the key is in {SERVERS_KEY}"
 
 # The commands as the help lists them, in the order of a day's work.
-GROUPS: Mapping[str, Sequence[str]] = {
-    "Start": ("demo", "setup"),
-    "Look": ("threads", "failures", "show", "history", "diff", "interrupts", "labels", "tenants", "ui"),
-    "Change": ("label", "unlabel", "copy", "fork", "rollback"),
-    "Clean up": ("prune", "delete", "erase", "sweep", "set-ttl", "vacuum"),
-    "Check": ("status", "verify", "doctor", "stats", "types"),
-    "Move": ("export", "import", "migrate", "rekey", "schema"),
+GROUPS: Mapping[str, Sequence[Callable[..., None]]] = {
+    "Start": (demo, setup),
+    "Look": (threads, failures, show, history, diff, interrupts, labels, tenants, ui),
+    "Change": (label, unlabel, copy, fork, rollback),
+    "Clean up": (prune, delete, erase, sweep, set_ttl, vacuum),
+    "Check": (status, verify, doctor, stats, types),
+    "Move": (export, import_, migrate, rekey, schema),
 }
+
+
+def name_of(function: Callable[..., None]) -> str:
+    """Return the name of a command: that of its function, in the form of the command line."""
+    return function.__name__.strip("_").replace("_", "-")
 
 
 class _Program(typer.core.TyperGroup):
@@ -57,16 +58,16 @@ class _Program(typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the name and first sentence of each command."""
-        for title, names in GROUPS.items():
-            found = [(name, self.commands[name]) for name in names if name in self.commands]
+        for title, functions in GROUPS.items():
             # The formatter wraps a sentence; without a limit, none is cut.
-            rows = [(name, command.get_short_help_str(limit=1_000)) for name, command in found]
+            rows = [(name, self.commands[name].get_short_help_str(limit=1_000)) for name in map(name_of, functions)]
             with formatter.section(title):
                 # As wide as the longest name in all groups, so that the columns of the groups are aligned.
                 formatter.write_dl([(name.ljust(_LONGEST), text) for name, text in rows])
 
 
-_LONGEST = max(len(name) for names in GROUPS.values() for name in names)
+_COMMANDS = [function for functions in GROUPS.values() for function in functions]
+_LONGEST = max(len(name_of(function)) for function in _COMMANDS)
 
 app = typer.Typer(
     name=PROGRAM,
@@ -77,8 +78,9 @@ app = typer.Typer(
     # The help is as wide as the terminal; click's own limit is 80 columns.
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1_000},
 )
-for _group in (trying, tables, inspecting, reading, states, counting, health, changing, sweeping, vacuuming, moving):
-    app.add_typer(_group.commands)
+for _function in _COMMANDS:
+    app.command(name_of(_function))(_function)
+app.command("_worker", hidden=True)(worker)
 
 
 @app.callback(invoke_without_command=True)
@@ -117,9 +119,6 @@ def _run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         # The reading process has ended, for example `head`. Without this, Python's flush at exit would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except Declined as answer:
-        decline(str(answer))
         return 1
     except (ConfigError, ImportError) as error:  # ImportError: an extra is missing; the message says which.
         complain(str(error))

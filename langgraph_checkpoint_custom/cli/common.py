@@ -1,25 +1,29 @@
-"""The options that commands share, and the saver that is made from them."""
+"""What commands share: options, the saver that is made from them, and the choice between a table and JSON."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 from urllib.parse import unquote
 
 import typer
 
-from langgraph_checkpoint_custom.cli.output import ask, counted, note
+from langgraph_checkpoint_custom.cli.output import Column, ask, counted, note, say, table, tell
+from langgraph_checkpoint_custom.cli.times import Times
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaOutdated
 from langgraph_checkpoint_custom.model.keys import KIND_MARK
 from langgraph_checkpoint_custom.operations.export_rows import next_threads
 from langgraph_checkpoint_custom.operations.schema import check_schema
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import SCHEMA, URL, settings_of
-from langgraph_checkpoint_custom.tools.raw import without_classes as without_classes
+from langgraph_checkpoint_custom.tools.raw import without_classes
 from langgraph_checkpoint_custom.url import open_saver, url_of
 
 # The name of the script. `python -m langgraph_checkpoint_custom` is the same program.
@@ -40,37 +44,7 @@ def thread_as_typed(text: str) -> str:
     return KIND_MARK + text.removeprefix(_PRINTED_MARK) if text.startswith(_PRINTED_MARK) else text
 
 
-Url = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help=f"postgresql://user:password@host/database, or the path of a SQLite file; by default {URL}",
-        show_default=False,
-    ),
-]
-Schema = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help=f"PostgreSQL: the schema of the tables; by default {SCHEMA}", show_default=False),
-]
-Tenant = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="use the threads of this tenant; by default those without a tenant", show_default=False
-    ),
-]
-AnyTenant = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="only the threads of this tenant; by default all threads", show_default=False),
-]
-NoTenants = Annotated[
-    bool,
-    typer.Option("--no-tenants", help="only the threads without a tenant; by default all", show_default=False),
-]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON document", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask", show_default=False)]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="report what would be done, and change nothing", show_default=False)
-]
+# Arguments and options of several commands.
 Thread = Annotated[
     str, typer.Argument(metavar="THREAD", parser=thread_as_typed, help="the id of a thread", show_default=False)
 ]
@@ -84,6 +58,17 @@ Namespace = Annotated[
         show_default=False,
     ),
 ]
+Limit = Annotated[int, typer.Option("--limit", "-l", metavar="N", min=1, help="how many at most")]
+Full = Annotated[bool, typer.Option("--full", help="show values in full", show_default=False)]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="metadata that the newest checkpoint has; the value is JSON, also with operators, otherwise text; may be "
+        "given several times",
+        show_default=False,
+    ),
+]
 
 
 class NotPossible(CheckpointError):
@@ -93,8 +78,158 @@ class NotPossible(CheckpointError):
     """
 
 
-class Declined(CheckpointError):
-    """The answer to the question was no. That is not an error, but the exit code is 1."""
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The values of the shared options: which store a command works on, how it prints, and whether it asks."""
+
+    utc: Annotated[bool, typer.Option("--utc", help="print times in UTC, not local ones", show_default=False)] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="report what would be done, and change nothing", show_default=False)
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask", show_default=False)] = False
+    url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help=f"postgresql://user:password@host/database, or the path of a SQLite file; by default {URL}",
+            show_default=False,
+        ),
+    ] = None
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help=f"PostgreSQL: the schema of the tables; by default {SCHEMA}", show_default=False
+        ),
+    ] = None
+    tenant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="only the threads of this tenant", show_default=False)
+    ] = None
+    no_tenants: Annotated[
+        bool | None,
+        typer.Option("--no-tenants", help="only the threads without a tenant; by default all", show_default=False),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document", show_default=False)] = False
+
+    def __post_init__(self) -> None:
+        if self.tenant is not None and self.no_tenants:
+            raise ConfigError("--tenant and --no-tenants cannot be combined")
+
+    @property
+    def tenants(self) -> bool:
+        """Whether the command includes the threads of all tenants; without the option `--no-tenants`, it does not."""
+        return self.tenant is None and self.no_tenants is False
+
+    @property
+    def times(self) -> Times:
+        """Formats times in the zone that was asked for."""
+        return Times(self.utc)
+
+    @contextmanager
+    def opened(
+        self,
+        *,
+        reads: bool = False,
+        raw: bool = False,
+        lists: bool = False,
+        may_be_new: bool = False,
+        may_be_anothers: bool = False,
+        read_only: bool = False,
+    ) -> Iterator[CheckpointSaver]:
+        """Open the saver that the options and the environment describe, until the end of the block.
+
+        Args:
+            reads: Whether the command only reads. PostgreSQL is then to refuse every change. SQLite is not: it removes
+                its files `-wal` and `-shm` only when a connection that may write is closed.
+            raw: Whether to read values without their classes.
+            lists: Whether the command is about many threads: in the end, a note names the tenants that it left out.
+            may_be_new: Whether to create a SQLite file that does not exist.
+            may_be_anothers: Whether to accept a database without our tables: the command creates none, or is meant to.
+            read_only: Whether the database is to refuse every change.
+        """
+        where = given(self.url, reads=reads)
+        if not may_be_new:
+            must_exist(where)
+        settings = settings_of(os.environ, where)
+        read_only = read_only or (reads and not where.lower().startswith("sqlite:"))
+        options = {**_mode_of(where), **settings.all_options(), "read_only": read_only}
+        options |= {} if self.schema is None else {"schema": self.schema}
+        with open_saver(settings.url, **options) as saver:
+            if not (may_be_new or may_be_anothers):
+                must_have_tables(saver)
+            own = saver if self.tenant is None else saver.for_tenant(self.tenant)
+            yield without_classes(own) if raw else own
+            if lists and not self.tenants:
+                self.mention_tenants(saver)
+
+    def mention_tenants(self, saver: CheckpointSaver) -> None:
+        """Print a note that the command leaves out tenants, or that its own tenant has no threads."""
+        if self.tenant is not None:
+            own = saver.for_tenant(self.tenant).backend
+            if not own.driver.run(next_threads(own.dialect, "", 1)):
+                note(f"tenant {self.tenant!r} has no threads")
+        elif names := saver.tenants():
+            named = ", ".join(names[:TENANTS]) + (", …" if len(names) > TENANTS else "")
+            note(f"{counted(len(names), 'tenant')} not included: {named}; --tenant NAME selects one")
+
+    def confirm(self, question: str) -> None:
+        """Ask on the terminal, unless `--yes` was given; after another answer than yes, the exit code is 1.
+
+        Raises:
+            ConfigError: There is no terminal.
+        """
+        if self.yes:
+            return
+        if not sys.stdin.isatty():
+            raise ConfigError("cannot ask for confirmation, because stdin is not a terminal; use --yes")
+        if not ask(question):
+            raise typer.Exit(1)
+
+    def report(self, result: Mapping[str, Any], sentence: str) -> None:
+        """Print what a command has done: as JSON, or in a sentence."""
+        if self.as_json:
+            tell(result)
+        else:
+            say(sentence)
+
+    def listing(
+        self, name: str, rows: Iterable[Any], columns: Iterable[Column], shown: Iterable[Any] | None = None, **more: Any
+    ) -> None:
+        """Print a list, as JSON or as a table.
+
+        Args:
+            name: The key of the list in JSON.
+            rows: Dicts, named tuples or texts.
+            columns: Those of the table.
+            shown: The rows of the table, if they are others.
+            more: What else is in the JSON document, such as `next`.
+        """
+        rows = list(rows)
+        if self.as_json:
+            tell({name: [row._asdict() if hasattr(row, "_asdict") else row for row in rows], **more})
+        else:
+            table(list(columns), rows if shown is None else shown)
+
+
+def command(*options: str, json: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these shared options, which are fields of `Options`, and `--url`, `--schema` and `--json`.
+
+    Their values are its first argument, the `Options`.
+    """
+    names = [*options, "url", "schema", *(["as_json"] if json else [])]
+    types = get_type_hints(Options, include_extras=True)
+    defaults = {field.name: field.default for field in fields(Options)} | {"no_tenants": False}
+    shared = [Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=types[name]) for name in names]
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def run(**values: Any) -> None:
+            function(Options(**{name: values.pop(name) for name in names}), **values)
+
+        _, *own = signature(function, eval_str=True).parameters.values()
+        run.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]  # What typer reads.
+        return run
+
+    return decorate
 
 
 def given(url: str | None, *, reads: bool = False) -> str:
@@ -106,42 +241,6 @@ def given(url: str | None, *, reads: bool = False) -> str:
     if not url:
         raise ConfigError(f"no database given; use --url or set {URL}")
     return url_of(url)
-
-
-@contextmanager
-def opened(
-    url: str | None,
-    tenant: str | None = None,
-    *,
-    may_be_new: bool = False,
-    may_be_anothers: bool = False,
-    read_only: bool = False,
-    reads: bool = False,
-    schema: str | None = None,
-) -> Iterator[CheckpointSaver]:
-    """Open the saver that the options and the environment describe, until the end of the block.
-
-    Args:
-        url: The value of `--url`.
-        tenant: The value of `--tenant`.
-        may_be_new: Whether to create a SQLite file that does not exist.
-        may_be_anothers: Whether to accept a database without our tables: the command creates none, or is meant to.
-        read_only: Whether the database is to refuse every change.
-        reads: Whether the command only reads. PostgreSQL is then to refuse every change. SQLite is not: it removes its
-            files `-wal` and `-shm` only when a connection that may write is closed.
-        schema: The value of `--schema`.
-    """
-    where = given(url, reads=reads)
-    if not may_be_new:
-        must_exist(where)
-    settings = settings_of(os.environ, where)
-    read_only = read_only or (reads and not where.lower().startswith("sqlite:"))
-    options = {**_mode_of(where), **settings.all_options(), "read_only": read_only}
-    options |= {} if schema is None else {"schema": schema}
-    with open_saver(settings.url, **options) as saver:
-        if not (may_be_new or may_be_anothers):
-            must_have_tables(saver)
-        yield saver if tenant is None else saver.for_tenant(tenant)
 
 
 def _mode_of(url: str) -> dict[str, str]:
@@ -168,57 +267,12 @@ def must_have_tables(saver: CheckpointSaver) -> None:
         saver.backend.driver.look(check_schema(saver.backend.dialect))
 
 
-def whether_all(tenant: str | None, no_tenants: bool) -> bool:
-    """Return whether a command includes the threads of all tenants."""
-    if tenant is not None and no_tenants:
-        raise ConfigError("--tenant and --no-tenants cannot be combined")
-    return tenant is None and not no_tenants
-
-
-def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool = False) -> None:
-    """Print a note if the command leaves out tenants, or if its own tenant has no threads.
-
-    Args:
-        saver: The saver that the command uses.
-        tenant: The value of `--tenant`.
-        are_in: Whether the command includes all tenants.
-    """
-    if tenant is not None and not saver.backend.driver.run(next_threads(saver.backend.dialect, "", 1)):
-        note(f"tenant {tenant!r} has no threads")
-    if tenant is None and not are_in and (names := saver.tenants()):
-        named = ", ".join(names[:TENANTS]) + (", …" if len(names) > TENANTS else "")
-        note(f"{counted(len(names), 'tenant')} not included: {named}; --tenant NAME selects one")
-
-
 def savers_of(saver: CheckpointSaver, tenants: bool) -> list[CheckpointSaver]:
     """Return the saver and, with `tenants`, a saver for each tenant."""
     names = saver.tenants() if tenants else ()
     return [saver, *map(saver.for_tenant, names)]
 
 
-def count_all(saver: CheckpointSaver, tenants: bool, filter: dict[str, Any] | None = None) -> int:
+def count_all(saver: CheckpointSaver, tenants: bool) -> int:
     """Return the number of threads, for a progress bar."""
-    return sum(own.count_threads(filter=filter) for own in savers_of(saver, tenants))
-
-
-def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
-    """Return the number of rows of all tables, for a progress bar."""
-    from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
-
-    found = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 1, saver.tenants() if tenants else ()))
-    return sum(one.rows for one in found.tables)
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask on the terminal, unless `--yes` was given.
-
-    Raises:
-        Declined: The answer is not yes.
-        ConfigError: There is no terminal.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError("cannot ask for confirmation, because stdin is not a terminal; use --yes")
-    if not ask(question):
-        raise Declined("Nothing was changed.")
+    return sum(own.count_threads() for own in savers_of(saver, tenants))

@@ -1,158 +1,127 @@
-"""`stats`: rows, bytes and growth."""
+"""`stats` and `types`: what is in the store, by size and by class. They import no stored class."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, Any
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import (
-    AnyTenant,
-    Json,
-    NoTenants,
-    Schema,
-    Url,
-    mention_tenants,
-    opened,
-    thread_as_typed,
-    whether_all,
+from langgraph_checkpoint_custom.cli.common import Limit, Options, command, thread_as_typed
+from langgraph_checkpoint_custom.cli.output import (
+    Column,
+    counted,
+    number,
+    progress,
+    say,
+    show_source,
+    size,
+    table,
+    tell,
 )
-from langgraph_checkpoint_custom.cli.output import counted, say, size, table, tell
-from langgraph_checkpoint_custom.cli.reading import Limit
-from langgraph_checkpoint_custom.cli.sweeping import json_of
-from langgraph_checkpoint_custom.cli.times import Times, Utc
-from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import thread_text
-from langgraph_checkpoint_custom.model.records import SweepStatus
-from langgraph_checkpoint_custom.operations.sizes import (
-    ChannelSize,
-    LargeThread,
-    NamespaceSize,
-    Store,
-    Thread,
-    sizes_of_store,
-    sizes_of_thread,
-)
+from langgraph_checkpoint_custom.operations.sizes import sizes_of_store, sizes_of_thread
+from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.finding import thread_named
 
-commands = typer.Typer()
 
-_NUMBERS = ("checkpoints", "rows", "values", "chunks", "writes", "size", "per checkpoint", "per day")
-
-_SPARED = ("tenant", "namespace", "channel", "largest channels")
-
-
-@commands.command()
+@command("utc", "tenant", "no_tenants")
 def stats(
+    options: Options,
     thread: Annotated[
         str | None,
         typer.Argument(metavar="[THREAD]", parser=thread_as_typed, help="one thread", show_default=False),
     ] = None,
     limit: Limit = 10,
-    utc: Utc = False,
-    url: Url = None,
-    schema: Schema = None,
-    tenant: AnyTenant = None,
-    no_tenants: NoTenants = False,
-    as_json: Json = False,
 ) -> None:
     """Count rows and bytes of tables, the largest threads and channels, or of one thread by namespace and channel.
 
-    Bytes are those of values as they are stored. Growth is per checkpoint, and per day from the first checkpoint to the
-    last.
+    Bytes are those of values as they are stored.
     """
-    tenants = whether_all(tenant, no_tenants)
-    with opened(url, tenant, schema=schema, reads=True) as saver:
-        if thread is None:
-            mention_tenants(saver, tenant, are_in=tenants)
-            names = saver.tenants() if tenants else ()
-            store = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, limit, names))
-            sweeps = saver.sweep_status()
-            _tell_store(store, sweeps) if as_json else _show_store(store, sweeps, Times(utc))
-        else:
+    with options.opened(reads=True, lists=thread is None) as saver:
+        d, driver, _ = saver.backend
+        if thread is not None:
             thread = thread_named(saver, thread)
-            found = saver.backend.driver.run(sizes_of_thread(saver.backend.dialect, thread_text(thread), limit))
-            _tell_thread(thread, found) if as_json else _show_thread(found, Times(utc))
+        names = saver.tenants() if options.tenants and thread is None else ()
+        op: Any = sizes_of_store(d, limit, names) if thread is None else sizes_of_thread(d, thread_text(thread), limit)
+        found = driver.run(op)._asdict()
+    if options.as_json:
+        about = {} if thread is None else {"thread_id": thread}
+        tell(about | {name: [one._asdict() for one in rows] for name, rows in found.items()})
+        return
+    sizes = [number("rows", "rows"), number("size", lambda row: size(row.bytes))]
+    newest = Column(options.times.head("newest"), lambda row: options.times.short(row.last_id), drop=True)
+    namespace = Column("namespace", lambda row: row.checkpoint_ns or "(root)", cut=True)
+    columns = {
+        "tables": [Column("table", "table"), *sizes],
+        "threads": [
+            Column("largest threads", "thread_id"),
+            Column("tenant", "tenant", cut=True),
+            number("checkpoints", "checkpoints"),
+            *sizes,
+            newest,
+        ],
+        "namespaces": [namespace, number("checkpoints", "checkpoints"), *sizes, newest],
+        "channels": [
+            *([] if thread is None else [namespace]),
+            Column("largest channels", "channel", cut=True),
+            number("values", "versions"),
+            number("chunks", "chunks"),
+            number("writes", "writes"),
+            sizes[-1],
+        ],
+    }
+    for name, rows in found.items():
+        table(columns[name], rows)
 
 
-def _growth(one: LargeThread | NamespaceSize) -> tuple[int | None, int | None]:
-    """Return the bytes per checkpoint and per day; None where there is no checkpoint, or less than a day."""
-    first, last = (time_of(each) if each else None for each in (one.first_id, one.last_id))
-    days = (last - first).total_seconds() / 86_400 if first and last else 0
-    return one.bytes // one.checkpoints if one.checkpoints else None, int(one.bytes / days) if days >= 1 else None
+def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counter[str]]:
+    """Count each class in the store, by module and name; return this, and the values not examined, by type."""
+    from langgraph_checkpoint_custom.operations.reencrypt import TABLES
+    from langgraph_checkpoint_custom.tools.types import types_page
+
+    classes: Counter[tuple[str, str]] = Counter()
+    unseen: Counter[str] = Counter()
+    rows = 0
+    d, driver, codec = saver.backend
+    with progress("rows") as report:
+        for each, start in ((one, start) for one in TABLES for start in one.starts(d)):
+            after: Any = start
+            while after is not None:
+                page = driver.run(types_page(d, codec, each, after))
+                classes.update(page.classes)
+                unseen.update(page.unseen)
+                rows, after = rows + page.rows, page.after
+                report(rows, "types")
+    return classes, unseen
 
 
-def _grown(one: LargeThread | NamespaceSize) -> tuple[str, str]:
-    by_checkpoint, by_day = _growth(one)
-    return "" if by_checkpoint is None else size(by_checkpoint), "" if by_day is None else size(by_day)
+@command("tenant")
+def types(options: Options) -> None:
+    """Find every class in the store, and print an allowlist for strict=True."""
+    from langgraph_checkpoint_custom.encoding.allowlist import always_allowed
 
-
-def _as_dict(one: LargeThread | NamespaceSize) -> dict[str, object]:
-    by_checkpoint, by_day = _growth(one)
-    return {**one._asdict(), "bytes_a_checkpoint": by_checkpoint, "bytes_a_day": by_day}
-
-
-def _channel(one: ChannelSize) -> tuple[object, ...]:
-    return one.channel, one.versions, one.chunks, one.writes, size(one.bytes)
-
-
-def _tell_store(found: Store, sweeps: SweepStatus) -> None:
-    channels = [{k: v for k, v in one._asdict().items() if k != "checkpoint_ns"} for one in found.channels]
-    tell(
-        {
-            "tables": {one.table: {"rows": one.rows, "bytes": one.bytes} for one in found.tables},
-            "threads": [_as_dict(one) for one in found.threads],
-            "channels": channels,
-            "sweeps": json_of(sweeps),
-        }
+    with options.opened(reads=True, lists=True) as saver:
+        classes, unseen = classes_of(saver)
+    allow = [pair for pair in sorted(classes) if not always_allowed(*pair)]
+    options.listing(
+        "classes",
+        [
+            {"module": pair[0], "name": pair[1], "count": count, "always_allowed": pair not in allow}
+            for pair, count in sorted(classes.items())
+        ],
+        [
+            Column("class", lambda row: f"{row['module']}.{row['name']}"),
+            Column("times", "count", right=True),
+            Column("strict=True", lambda row: "reads it" if row["always_allowed"] else "needs allow"),
+        ],
+        allow=allow,
+        unseen=unseen,
     )
-
-
-def _show_store(found: Store, sweeps: SweepStatus, times: Times) -> None:
-    table(
-        ("table", "rows", "size"),
-        ((one.table, one.rows, size(one.bytes)) for one in found.tables),
-        right=_NUMBERS,
-        spare=_SPARED,
-    )
-    table(
-        ("largest threads", "tenant", "checkpoints", "rows", "size", "per checkpoint", "per day", times.head("newest")),
-        (
-            (o.thread_id, o.tenant, o.checkpoints, o.rows, size(o.bytes), *_grown(o), times.short(o.last_id))
-            for o in found.threads
-        ),
-        right=_NUMBERS,
-        spare=_SPARED,
-    )
-    head = ("largest channels", "values", "chunks", "writes", "size")
-    table(head, map(_channel, found.channels), right=_NUMBERS, spare=_SPARED)
-    if sweeps.finished_at is not None:
-        say(f"Last sweep: {times.short(sweeps.finished_at)}; {counted(sweeps.overdue, 'thread')} overdue.")
-
-
-def _tell_thread(thread: str, found: Thread) -> None:
-    tell(
-        {
-            "thread_id": thread,
-            "namespaces": [_as_dict(one) for one in found.namespaces],
-            "channels": [one._asdict() for one in found.channels],
-        }
-    )
-
-
-def _show_thread(found: Thread, times: Times) -> None:
-    table(
-        ("namespace", "checkpoints", "rows", "size", "per checkpoint", "per day", times.head("newest")),
-        (
-            (o.checkpoint_ns or "(root)", o.checkpoints, o.rows, size(o.bytes), *_grown(o), times.short(o.last_id))
-            for o in found.namespaces
-        ),
-        right=_NUMBERS,
-        spare=_SPARED,
-    )
-    table(
-        ("namespace", "channel", "values", "chunks", "writes", "size"),
-        ((one.checkpoint_ns or "(root)", *_channel(one)) for one in found.channels),
-        right=_NUMBERS,
-        spare=_SPARED,
-    )
+    if options.as_json:
+        return
+    for what, count in unseen.items():
+        say(f"{counted(count, 'value')} not examined: {what}")
+    if allow:
+        show_source("allow=[\n" + "".join(f"    ({m!r}, {n!r}),\n" for m, n in allow) + "]")
+        say("CHECKPOINT_ALLOW=" + ",".join(f"{m}.{n}" for m, n in allow))

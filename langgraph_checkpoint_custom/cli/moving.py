@@ -6,49 +6,38 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.cli.common import (
-    AnyTenant,
-    DryRun,
-    Json,
-    NoTenants,
     NotPossible,
-    Schema,
-    Tenant,
-    Url,
+    Options,
+    command,
     count_all,
     given,
-    mention_tenants,
     must_exist,
     must_have_tables,
-    opened,
-    rows_of,
     thread_as_typed,
-    whether_all,
 )
-from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, tell
-from langgraph_checkpoint_custom.cli.reading import classes_of
+from langgraph_checkpoint_custom.cli.counting import classes_of
+from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY, URL, serde_of_key, settings_of
+from langgraph_checkpoint_custom.settings import KEYS, URL, serde_of_key, settings_of
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.tools.fence import close
 from langgraph_checkpoint_custom.tools.migration import Diverged, MoveReport, migrate_back
 from langgraph_checkpoint_custom.tools.migration import migrate as migrate_tables
 from langgraph_checkpoint_custom.tools.official import open_official
 from langgraph_checkpoint_custom.url import open_saver, url_of
-
-commands = typer.Typer()
 
 # Problems that are printed one by one.
 LISTED = 20
@@ -67,65 +56,54 @@ Chosen = Annotated[
 ]
 
 
-@commands.command("export")
+@command("tenant", "no_tenants")
 def export(
+    options: Options,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to create; it must not exist")],
     threads: Chosen = None,
-    url: Url = None,
-    schema: Schema = None,
-    tenant: AnyTenant = None,
-    no_tenants: NoTenants = False,
-    as_json: Json = False,
 ) -> None:
     """Write all threads to a file, while runs go on."""
     from langgraph_checkpoint_custom.tools.exchange import export_file
 
-    tenants = whether_all(tenant, no_tenants)
     if file.exists():
         raise NotPossible(f"{file} already exists; move it away, or choose another name")
     with (
-        opened(url, tenant, schema=schema, reads=True) as saver,
-        progress("threads", _total(saver, tenants, threads)) as report,
+        options.opened(reads=True, lists=True) as saver,
+        progress("threads", _total(saver, options.tenants, threads)) as report,
     ):
         done = export_file(
-            saver, file, threads=threads, progress=lambda number: report(number, "export"), tenants=tenants
+            saver, file, threads=threads, progress=lambda number: report(number, "export"), tenants=options.tenants
         )
-        mention_tenants(saver, tenant, are_in=tenants)
-    if as_json:
-        tell({"file": str(file), "threads": done.threads, "rows": done.rows})
-    else:
-        say(f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} in {file}.")
+    options.report(
+        {"file": str(file), "threads": done.threads, "rows": done.rows},
+        f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} in {file}.",
+    )
 
 
-@commands.command("import")
+@command("tenant")
 def import_(
+    options: Options,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a file that export has written")],
     threads: Chosen = None,
-    url: Url = None,
-    schema: Schema = None,
-    tenant: Tenant = None,
-    as_json: Json = False,
 ) -> None:
     """Store the threads of a file, and check each one; a thread with other rows in the target stays as it is."""
     from langgraph_checkpoint_custom.tools.exchange import count_exported, import_file
 
     if not file.exists():
         raise NotPossible(f"there is no file {str(file)!r}")
-    with (
-        opened(url, tenant, schema=schema, may_be_new=True) as saver,
-        progress("threads", lambda: count_exported(file)) as report,
-    ):
+    with options.opened(may_be_new=True) as saver, progress("threads", lambda: count_exported(file)) as report:
         saver.setup()
         done = import_file(saver, file, threads=threads, progress=lambda number: report(number, "import"))
-    if as_json:
-        tell({"file": str(file), "threads": done.threads, "rows": done.rows, "problems": done.problems})
-    else:
-        say(f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} from {file}.")
+    options.report(
+        {"file": str(file), "threads": done.threads, "rows": done.rows, "problems": done.problems},
+        f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} from {file}.",
+    )
     _end(done.problems)
 
 
-@commands.command()
+@command("dry_run", "tenant", "no_tenants")
 def migrate(
+    options: Options,
     source: Annotated[
         str | None,
         typer.Option(
@@ -136,10 +114,6 @@ def migrate(
         ),
     ] = None,
     threads: Chosen = None,
-    url: Url = None,
-    schema: Schema = None,
-    tenant: AnyTenant = None,
-    no_tenants: NoTenants = False,
     follow: Annotated[
         bool,
         typer.Option("--follow", help="copy what is new again and again, until Ctrl-C", show_default=False),
@@ -151,21 +125,12 @@ def migrate(
         ),
     ] = False,
     to: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            metavar="KIND",
-            help="official: copy from our tables to those of LangGraph's own savers at --url",
-            show_default=False,
-        ),
+        Literal["official"] | None,
+        typer.Option(help="copy from our tables to those of LangGraph's own savers at --url", show_default=False),
     ] = None,
     tables: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="official (LangGraph's own savers) or own; by default, the kind that exists",
-            show_default=False,
-        ),
+        Literal["official", "own"] | None,
+        typer.Option(help="those of LangGraph's own savers, or ours; by default, what exists", show_default=False),
     ] = None,
     official_key: Annotated[
         str | None,
@@ -189,8 +154,6 @@ def migrate(
             show_default=False,
         ),
     ] = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
 ) -> None:
     """Copy everything from LangGraph's own savers, or from our tables in another database, or back to the former.
 
@@ -199,11 +162,7 @@ def migrate(
     it. With --dry-run it copies everything to a temporary place, and reports what cannot be copied, and classes that
     cannot be found here.
     """
-    tenants = whether_all(tenant, no_tenants)
-    if tables not in (None, "official", "own"):
-        raise ConfigError("--tables must be official or own")
-    if to not in (None, "official"):
-        raise ConfigError("--to must be official; our own tables are the target without it")
+    dry_run = options.dry_run
     if app_dir is not None and not (dry_run and app_dir.is_dir()):
         raise ConfigError("--app-dir takes a folder, and goes with --dry-run; nothing else imports classes")
     if follow + finish + dry_run > 1 or (to and (finish or tables or dry_run)) or (finish and threads):
@@ -215,38 +174,37 @@ def migrate(
         raise ConfigError("no source given; use --from")
     source = url_of(source) if source else given(None)
     must_exist(source, "")
-    serde = serde_of_key(official_key, os.environ.get(official_key, "").encode()) if official_key else None
-    options: dict[str, Any] = {"threads": threads, "serde": serde, "diverged": diverged}
+    serde = _serde(official_key) if official_key else None
+    details: dict[str, Any] = {"threads": threads, "serde": serde, "diverged": diverged}
     unfenced = None
     missing: list[str] = []
     if to:
         kind = "own"
-        with opened(source, tenant, schema=schema) as saver:
-            mention_tenants(saver, tenant)
+        with replace(options, url=source, no_tenants=None).opened(lists=True) as saver:
             total = _total(saver, False, threads)
-            move = partial(migrate_back, saver, given(url), **options)
-            moved = _moves(move, total, follow, as_json)
+            move = partial(migrate_back, saver, given(options.url), **details)
+            moved = _moves(move, total, follow, options.as_json)
     else:
-        with _dry_target(serde) if dry_run else opened(url, tenant, schema=schema, may_be_new=True) as target:
-            kind = tables or _kind(source, given(url) if url or not dry_run or os.environ.get(URL) else "")
+        with _dry_target(serde) if dry_run else options.opened(may_be_new=True) as target:
+            kind = tables or _kind(
+                source, given(options.url) if options.url or not dry_run or os.environ.get(URL) else ""
+            )
             if kind == "own" and (follow or finish):
                 raise ConfigError("--follow and --finish are for the tables of LangGraph's own savers")
             target.setup()
             if kind == "official":
                 unfenced = close(source, repr(target).strip("<>")) if finish else None
                 total = _total_official(source, threads)
-                moved = _moves(partial(migrate_tables, source, target, **options), total, follow, as_json)
+                move = partial(migrate_tables, source, target, **details)
+                moved = _moves(move, total, follow, options.as_json)
             else:
-                moved = _transfer(source, target, threads, tenant, tenants)
+                moved = _transfer(options, source, target, threads)
             missing = _missing(target, app_dir) if dry_run else []
     problems = moved.pop("problems")
-    if as_json:
-        result = {"tables": kind, **moved, "problems": problems}
-        result |= {"dry_run": True, "missing_classes": missing} if dry_run else {}
-        tell(result | ({"closed": unfenced is None} if finish else {}))
-    else:
-        numbers = _numbers(moved)
-        say(f"{numbers}, in a dry run. Nothing was changed." if dry_run else f"{numbers}.")
+    result = {"tables": kind, **moved, "problems": problems}
+    result |= {"dry_run": True, "missing_classes": missing} if dry_run else {}
+    result |= {"closed": unfenced is None} if finish else {}
+    options.report(result, _numbers(moved) + (", in a dry run. Nothing was changed." if dry_run else "."))
     where = f"here or in {app_dir}" if app_dir else "here (--app-dir names your application's folder)"
     for name in missing:
         complain(f"{name} cannot be found {where}; reading it raises CorruptCheckpoint")
@@ -332,20 +290,18 @@ def _total(saver: CheckpointSaver, tenants: bool, threads: list[str] | None) -> 
     return lambda: count_all(saver, tenants) if threads is None else len(threads)
 
 
-def _transfer(
-    source: str, target: CheckpointSaver, threads: list[str] | None, tenant: str | None, tenants: bool
-) -> dict[str, Any]:
+def _transfer(options: Options, source: str, target: CheckpointSaver, threads: list[str] | None) -> dict[str, Any]:
     from langgraph_checkpoint_custom.tools.exchange import transfer
 
-    options = dict(settings_of(os.environ, source).options)
-    with open_saver(source, **options) as opener:
+    with open_saver(source, **dict(settings_of(os.environ, source).options)) as opener:
         must_have_tables(opener)
-        other = opener if tenant is None else opener.for_tenant(tenant)
-        with progress("threads", _total(other, tenants, threads)) as report:
+        saver = opener if options.tenant is None else opener.for_tenant(options.tenant)
+        with progress("threads", _total(saver, options.tenants, threads)) as report:
             done = transfer(
-                other, target, threads=threads, progress=lambda number: report(number, "copy"), tenants=tenants
+                saver, target, threads=threads, progress=lambda number: report(number, "copy"), tenants=options.tenants
             )
-        mention_tenants(opener, tenant, are_in=tenants)
+        if not options.tenants:
+            options.mention_tenants(opener)
     return {"threads": done.threads, "rows": done.rows, "problems": done.problems}
 
 
@@ -367,63 +323,26 @@ def _kind(source: str, target_url: str) -> str:
     return "official" if official else "own"
 
 
-@commands.command()
-def rekey(
-    url: Url = None,
-    schema: Schema = None,
-    tenant: AnyTenant = None,
-    no_tenants: NoTenants = False,
-    key: Annotated[
-        str | None,
-        typer.Option(metavar="VARIABLE", help="the variable with the AES key to encrypt with", show_default=False),
-    ] = None,
-    old_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="VARIABLE",
-            help="a variable with a key that rows may be encrypted with; may be given several times",
-            show_default=False,
-        ),
-    ] = None,
-    unencrypted: Annotated[
-        bool, typer.Option("--unencrypted", help="rows may be unencrypted", show_default=False)
-    ] = False,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
+@command("dry_run", "tenant", "no_tenants")
+def rekey(options: Options) -> None:
     """Store everything again with another key, or encrypted for the first time, while runs go on.
 
-    Without options the keys are those of CHECKPOINT_ENCRYPTION_KEYS: the first one encrypts, the others are old ones.
+    The variable CHECKPOINT_ENCRYPTION_KEYS names the variables with the keys. The first one encrypts; the others are
+    old ones, or the word unencrypted.
     """
-    tenants = whether_all(tenant, no_tenants)
-    where = given(url)
-    settings = settings_of(os.environ, where)
-    options = settings.all_options() if not (key or old_key or unencrypted) and settings.keys else {}
-    if not options:
-        options = dict(settings.options)
-        options["previous_serdes"] = [JsonPlusSerializer()] if unencrypted else []
-        options["previous_serdes"] += [_serde(name) for name in old_key or ()]
-        name = key or (SERVERS_KEY if os.environ.get(SERVERS_KEY) else None)
-        options["serde"] = _serde(name) if name else None
-    options |= {} if schema is None else {"schema": schema}
-    must_exist(where)
-    if not options["serde"]:
-        raise ConfigError(f"no encryption key given: use --key, or set {KEYS}")
-    with open_saver(where, **options) as saver:
-        found = saver if tenant is None else saver.for_tenant(tenant)
-        must_have_tables(saver)
-        with progress("rows", lambda: rows_of(found, tenants=tenants)) as report:
-            what = "dry run" if dry_run else "rekey"
-            rows, renewed, unreadable = found.reencrypt(
-                dry_run=dry_run, progress=lambda rows: report(rows, what), tenants=tenants
-            )
-        mention_tenants(saver, tenant, are_in=tenants)
-    if as_json:
-        result = {"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]}
-        tell({"dry_run": True, **result} if dry_run else result)
-    else:
-        done = "would be rewritten. Nothing was changed" if dry_run else "were rewritten"
-        say(f"{counted(rows, 'row')}, of which {renewed:,} {done}.")
+    if not settings_of(os.environ, given(options.url)).keys:
+        raise ConfigError(f"no encryption key given: set {KEYS}")
+    with options.opened(lists=True) as saver, progress("rows") as report:
+        what = "dry run" if options.dry_run else "rekey"
+        rows, renewed, unreadable = saver.reencrypt(
+            dry_run=options.dry_run, progress=lambda rows: report(rows, what), tenants=options.tenants
+        )
+    result = {"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]}
+    done = "would be rewritten. Nothing was changed" if options.dry_run else "were rewritten"
+    options.report(
+        {"dry_run": True, **result} if options.dry_run else result,
+        f"{counted(rows, 'row')}, of which {renewed:,} {done}.",
+    )
     for error in unreadable:
         complain(str(error))
     if unreadable:

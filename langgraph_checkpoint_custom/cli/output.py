@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langgraph_checkpoint_custom.tools.display import counted as counted
 from langgraph_checkpoint_custom.tools.display import size as size
@@ -58,15 +58,13 @@ def show_source(text: str) -> None:
     print("\n".join(map(safe, text.split("\n"))), flush=True)
 
 
-def decline(message: str) -> None:
-    """Print to stderr that the user's answer was no."""
-    print(safe(message), file=sys.stderr)
-
-
 def ask(question: str) -> bool:
-    """Ask a question on stderr, and return whether the answer on stdin is yes."""
+    """Ask on stderr before a change, and return whether the answer on stdin is yes."""
     print(f"{safe(question)} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    print("Nothing was changed.", file=sys.stderr)
+    return False
 
 
 def show_bug() -> None:
@@ -99,26 +97,48 @@ def tell(what: Any) -> None:
     print(json.dumps(what, indent=2, default=str))
 
 
-def table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    right: Iterable[str] = (),
-    spare: Iterable[str] = (),
-    optional: Iterable[str] | None = None,
-    styles: Sequence[Style] = (),
-) -> None:
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        head: Its name.
+        cell: What a row has there: a key or an attribute of the row, or a function of it.
+        right: Whether it is aligned to the right.
+        cut: Whether its cells may be cut with an ellipsis on a narrow terminal.
+        drop: Whether it may be left out there.
+    """
+
+    head: str
+    cell: str | Callable[[Any], object]
+    right: bool = False
+    cut: bool = False
+    drop: bool = False
+
+    def of(self, row: Any) -> str:
+        """Return the cell of a row as a text; numbers get thousands separators."""
+        if callable(self.cell):
+            cell = self.cell(row)
+        else:
+            cell = row.get(self.cell) if isinstance(row, dict) else getattr(row, self.cell)
+        if cell is None:
+            return ""
+        return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else safe(str(cell))
+
+
+def number(head: str, cell: str | Callable[[Any], object]) -> Column:
+    """Return a column of numbers, which a narrow terminal leaves out."""
+    return Column(head, cell, right=True, drop=True)
+
+
+def table(columns: Sequence[Column], rows: Iterable[Any], styles: Sequence[Style] = ()) -> None:
     """Print a table, without columns that are empty. Unless stdout is a terminal, its lines are as long as they are.
 
-    On a terminal, a row is a line: the columns of `spare` are cut with an ellipsis, and those of `optional` are left
-    out if there is no room for them. The others, such as ids, are never cut. Without `spare`, all columns are folded.
+    On a terminal, a row is a line: columns are cut and, the last one first, left out if there is no room for them. The
+    others, such as ids, are never cut. If no column may be cut or left out, all are folded.
 
     Args:
-        head: The names of the columns.
-        rows: The cells of each row; numbers get thousands separators.
-        right: The names of the columns to align to the right.
-        spare: The names of the columns that may be cut.
-        optional: The names of the columns that may be left out, the last one first; by default those in `right`.
+        columns: The columns.
+        rows: The rows.
         styles: The style of each row; without it, all are plain.
     """
     from rich import box
@@ -126,32 +146,29 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    right, spare = set(right), set(spare)
-    optional = right if optional is None else set(optional)
-    cells = [[_cell(cell) for cell in row] for row in rows]
-    columns = [number for number in range(len(head)) if not cells or any(row[number] for row in cells)]
-    console = _console()
-    if spare and console.is_terminal:
+    found = list(rows)
+    cells = {column: [column.of(row) for row in found] for column in columns}
+    shown = [column for column in columns if not found or any(cells[column])]
+    console, one_line = _console(), any(column.cut or column.drop for column in columns)
+    if one_line and console.is_terminal:
         widths = {
-            at: SPARED if head[at] in spare else max(cell_len(text) for text in (head[at], *(row[at] for row in cells)))
-            for at in columns
+            column: SPARED if column.cut else max(map(cell_len, (column.head, *cells[column]))) for column in shown
         }
-        left_out = [at for at in columns if head[at] in optional]
-        while left_out and sum(widths.values()) + 3 * len(widths) > console.width:
-            del widths[left_out.pop()]
-        columns = list(widths)
+        droppable = [column for column in shown if column.drop]
+        while droppable and sum(widths.values()) + 3 * len(widths) > console.width:
+            del widths[droppable.pop()]
+        shown = list(widths)
         console.width = max(console.width, sum(widths.values()) + 3 * len(widths))
     printed = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for at in columns:
+    for column in shown:
         printed.add_column(
-            Text(head[at], no_wrap=True, overflow="ellipsis"),
-            justify="right" if head[at] in right else "left",
-            no_wrap=bool(spare) and head[at] not in spare,
+            Text(column.head, no_wrap=True, overflow="ellipsis"),
+            justify="right" if column.right else "left",
+            no_wrap=one_line and not column.cut,
         )
-    for number, row in enumerate(cells):
-        style = _STYLES[styles[number]] if styles else ""
-        texts = (Text(row[at], no_wrap=bool(spare), overflow="ellipsis" if spare else "fold") for at in columns)
-        printed.add_row(*texts, style=style)
+    for at in range(len(found)):
+        texts = (Text(cells[each][at], no_wrap=one_line, overflow="ellipsis" if one_line else "fold") for each in shown)
+        printed.add_row(*texts, style=_STYLES[styles[at]] if styles else "")
     if console.is_terminal:
         console.print(printed)
         return
@@ -170,14 +187,6 @@ def lines(rows: Iterable[tuple[Style, str]]) -> None:
     console = _console()
     for style, text in rows:
         console.print(Text(safe(text), style=_STYLES[style]), soft_wrap=True)
-
-
-def _cell(cell: object) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, int) and not isinstance(cell, bool):
-        return f"{cell:,}"
-    return safe(str(cell))
 
 
 def _console() -> Console:

@@ -13,20 +13,9 @@ from typing import Annotated, Any
 import typer
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.cli.common import (
-    Json,
-    Namespace,
-    Schema,
-    Tenant,
-    Thread,
-    Url,
-    opened,
-    thread_as_typed,
-    without_classes,
-)
-from langgraph_checkpoint_custom.cli.output import Style, counted, lines, say, table, tell
-from langgraph_checkpoint_custom.cli.reading import SHORT, Full, Limit, nothing_there
-from langgraph_checkpoint_custom.cli.times import Times, Utc
+from langgraph_checkpoint_custom.cli.common import Full, Limit, Namespace, Options, Thread, command, thread_as_typed
+from langgraph_checkpoint_custom.cli.output import Column, Style, counted, lines, say, table, tell
+from langgraph_checkpoint_custom.cli.reading import SHORT, nothing_there
 from langgraph_checkpoint_custom.model.keys import config_of, key_of
 from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.thread_states import next_nodes
@@ -38,19 +27,16 @@ from langgraph_checkpoint_custom.tools.finding import checkpoint_named, thread_n
 from langgraph_checkpoint_custom.tools.states import Channel, channels_of, nodes_of, not_stored
 from langgraph_checkpoint_custom.tools.summary import question_of
 
-commands = typer.Typer()
-
 # Messages of a chat, and lines of a message, that are displayed without `--full`.
 MESSAGES = 20
 LINES = 8
-# Columns of a table of values that may be cut.
-_SPARED = ("writes to", "what", "value")
 # The limit where there is none.
 _ALL = 10**9
 
 
-@commands.command()
+@command("utc", "tenant")
 def show(
+    options: Options,
     thread: Thread,
     checkpoint: Annotated[
         str | None,
@@ -58,20 +44,14 @@ def show(
     ] = None,
     namespace: Namespace = "",
     full: Full = False,
-    utc: Utc = False,
-    url: Url = None,
-    schema: Schema = None,
-    tenant: Tenant = None,
-    as_json: Json = False,
 ) -> None:
     """Show a checkpoint: state, chats, pending writes, open questions and the next tasks, as far as they are stored.
 
     Classes are shown by name and are not imported.
     """
-    with opened(url, tenant, schema=schema, reads=True) as opener:
-        saver = without_classes(opener)
+    with options.opened(reads=True, raw=True) as saver:
         found = _read(saver, thread, checkpoint, namespace)
-        channels = [] if as_json else channels_of(saver, found)
+        channels = [] if options.as_json else channels_of(saver, found)
         nodes = nodes_of(saver, found)
     thread, namespace, checkpoint_id = key_of(found.config)
     parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
@@ -79,7 +59,7 @@ def show(
     writes = found.pending_writes or []
     questions = [question_of(one) for one in open_among(found.checkpoint, writes)]
     following = next_nodes(values)
-    if as_json:
+    if options.as_json:
         tell(
             {
                 "thread_id": thread,
@@ -103,7 +83,7 @@ def show(
         return
     limit = _ALL if full else SHORT
     say(f"Checkpoint {checkpoint_id} of thread {thread}" + (f", namespace {namespace}" if namespace else ""))
-    say(f"Stored {Times(utc).full(found.checkpoint.get('ts'))}; its parent is {parent or 'none'}.")
+    say(f"Stored {options.times.full(found.checkpoint.get('ts'))}; its parent is {parent or 'none'}.")
     _values(
         "state", {one.name: one.value for one in channels if one.readable and not (one.chat or one.inner)}, full=full
     )
@@ -114,11 +94,13 @@ def show(
             _show_chat(one, one.chat, full=full)
     _values("metadata", dict(found.metadata), full=full)
     if writes:
-        table(
-            ("node", "writes to", "what", "value"),
-            ((nodes.get(t) or t, channel, kind(value), brief(value, limit)) for t, channel, value in writes),
-            spare=() if full else _SPARED,
-        )
+        columns = [
+            Column("node", lambda write: nodes.get(write[0]) or write[0]),
+            Column("writes to", lambda write: write[1], cut=not full),
+            Column("what", lambda write: kind(write[2]), cut=not full),
+            Column("value", lambda write: brief(write[2], limit), cut=not full),
+        ]
+        table(columns, writes)
     for question in questions:
         say(f"Waiting for an answer to {question.id or 'a question'}: {brief(question.value, limit)}")
     say(
@@ -128,8 +110,12 @@ def show(
 
 def _values(title: str, values: dict[str, Any], *, full: bool) -> None:
     if values:
-        rows = ((name, kind(value), brief(value, _ALL if full else SHORT)) for name, value in values.items())
-        table((title, "what", "value"), rows, spare=() if full else (title, *_SPARED))
+        columns = [
+            Column(title, lambda pair: pair[0], cut=not full),
+            Column("what", lambda pair: kind(pair[1]), cut=not full),
+            Column("value", lambda pair: brief(pair[1], _ALL if full else SHORT), cut=not full),
+        ]
+        table(columns, values.items())
 
 
 def _show_chat(channel: Channel, chat: Sequence[Message], *, full: bool) -> None:
@@ -188,8 +174,9 @@ def _read(saver: CheckpointSaver, thread: str, checkpoint: str | None, namespace
     return found
 
 
-@commands.command()
+@command("tenant")
 def diff(
+    options: Options,
     a: Annotated[str, typer.Argument(metavar="A", help="a thread, or a checkpoint of the one in --thread")],
     b: Annotated[str, typer.Argument(metavar="B", help="another one")],
     thread: Annotated[
@@ -198,18 +185,13 @@ def diff(
     namespace: Namespace = "",
     limit: Limit = 50,
     full: Full = False,
-    url: Url = None,
-    schema: Schema = None,
-    tenant: Tenant = None,
-    as_json: Json = False,
 ) -> None:
     """Show where two states differ: of two threads (their newest states), or of two checkpoints of a thread."""
-    with opened(url, tenant, schema=schema, reads=True) as opener:
-        saver = without_classes(opener)
+    with options.opened(reads=True, raw=True) as saver:
         locations = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
         both = [_read(saver, thread_as_typed(one), at, namespace) for one, at in locations]
-        sides = [] if as_json else [channels_of(saver, each) for each in both]
-    if as_json:
+        sides = [] if options.as_json else [channels_of(saver, each) for each in both]
+    if options.as_json:
         left, right = (one.checkpoint["channel_values"] for one in both)
         found = list(islice(differences(left, right), limit + 1))
         rows = [

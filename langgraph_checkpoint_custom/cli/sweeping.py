@@ -1,47 +1,33 @@
-"""`sweep`, `set-ttl`, `status`: what a retention deletes, and whether it is swept in time."""
+"""`sweep`, `set-ttl`, `status`, `erase`, `vacuum`: what goes through a whole store and deletes."""
 
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import (
-    AnyTenant,
-    DryRun,
-    Json,
-    NoTenants,
-    Schema,
-    Tenant,
-    Thread,
-    Url,
-    Yes,
-    confirm,
-    count_all,
-    mention_tenants,
-    opened,
-    savers_of,
-    whether_all,
-)
-from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, size, table, tell
-from langgraph_checkpoint_custom.cli.reading import Where
-from langgraph_checkpoint_custom.cli.times import Times, Utc, span
-from langgraph_checkpoint_custom.engine.operation import follow
+from langgraph_checkpoint_custom.cli.common import NotPossible, Options, Thread, Where, command, savers_of
+from langgraph_checkpoint_custom.cli.output import Column, complain, counted, number, say, size
+from langgraph_checkpoint_custom.cli.times import span
+from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.records import SweepStatus
-from langgraph_checkpoint_custom.retention import Asked, Pause, Retention, now, perform, sweep_operations
+from langgraph_checkpoint_custom.retention import Retention
 from langgraph_checkpoint_custom.tools.finding import wanted_of
 
-commands = typer.Typer()
-
 _BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+# Bytes that SQLite rewrites in a second on a disk of a small server; a question names the time.
+PACE = 200_000_000
 
 
-@commands.command()
+@command("dry_run", "yes", "tenant", "no_tenants")
 def sweep(
+    options: Options,
     older_than: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="delete threads idle for this long, such as 30d or 12h", show_default=False),
@@ -70,13 +56,6 @@ def sweep(
     pause: Annotated[
         float, typer.Option(metavar="SECONDS", help="wait this long after each page of threads", show_default=False)
     ] = 0.0,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    url: Url = None,
-    schema: Schema = None,
-    tenant: AnyTenant = None,
-    no_tenants: NoTenants = False,
-    as_json: Json = False,
 ) -> None:
     """Delete idle threads, all but the newest checkpoints, or what exceeds a size, while runs go on.
 
@@ -91,146 +70,106 @@ def sweep(
         max_seconds=None if max_time is None else span(max_time).total_seconds(),
         pause=pause,
     )
-    tenants = whether_all(tenant, no_tenants)
-    with opened(url, tenant, schema=schema) as saver:
-        if not dry_run:
-            confirm("Delete what these options do not keep?", yes=yes)
-        seen = 0
-        with progress("threads", lambda: count_all(saver, tenants, wanted_of(where or ()))) as report:
-
-            def run(asked: Asked) -> Any:
-                nonlocal seen
-                if not isinstance(asked, Pause) and asked.name in ("sweep_thread", "look_at_thread"):
-                    seen += 1
-                    report(seen, "dry run" if dry_run else "work")
-                return perform(saver.backend.driver.run, asked)
-
-            done = follow(
-                sweep_operations(
-                    saver.backend.dialect, saver.backend.values, keep, now(), dry_run=dry_run, tenants=tenants
-                ),
-                run,
-            )
-        mention_tenants(saver, tenant, are_in=tenants)
-    if as_json:
-        figures = asdict(done)
-        if not dry_run:
-            del figures["would_delete"]
-        tell({"dry_run": dry_run, **figures})
-        return
-    deleted, whose = ("would be deleted", "the values of deleted threads") if dry_run else ("deleted", "values")
-    say(
+    with options.opened(lists=True) as saver:
+        if not options.dry_run:
+            options.confirm("Delete what these options do not keep?")
+        done = saver.sweep(keep, dry_run=options.dry_run, tenants=options.tenants)
+    figures = asdict(done)
+    if not options.dry_run:
+        del figures["would_delete"]
+    deleted = "would be deleted" if options.dry_run else "deleted"
+    whose = "the values of deleted threads" if options.dry_run else "values"
+    options.report(
+        {"dry_run": options.dry_run, **figures},
         f"{done.deleted_threads:,} of {counted(done.threads, 'thread')} {deleted}; in total "
         f"{counted(done.deleted_checkpoints, 'checkpoint')} {deleted}, with {size(done.freed_bytes)} of {whose}."
+        + ("" if done.complete else " That is not all: the next sweep goes on there."),
     )
-    if not done.complete:
-        say("That is not all: the next sweep goes on there.")
 
 
-@commands.command("set-ttl")
+@command("tenant")
 def set_ttl(
+    options: Options,
     thread: Thread,
     ttl: Annotated[str, typer.Argument(metavar="TIME", help="such as 30d or 12h; `none` takes it back")],
     keep_latest: Annotated[
         bool, typer.Option("--keep-latest", help="do what prune does, instead of deleting all", show_default=False)
     ] = False,
-    url: Url = None,
-    schema: Schema = None,
-    tenant: Tenant = None,
-    as_json: Json = False,
 ) -> None:
     """Give a thread a time to live, after which a sweep deletes it."""
-    time = None if ttl == "none" else span(ttl)
+    after = None if ttl == "none" else span(ttl)
     strategy: Literal["delete", "keep_latest"] = "keep_latest" if keep_latest else "delete"
-    with opened(url, tenant, schema=schema) as saver:
-        saver.set_ttl(thread, time, strategy=strategy)
-    if as_json:
-        tell({"thread_id": thread, "ttl_seconds": time.total_seconds() if time else None, "strategy": strategy})
-    elif time is None:
-        say(f"Thread {thread} has no time to live.")
-    else:
-        done = "pruned" if keep_latest else "deleted"
-        say(f"Thread {thread} is {done} when nothing has been stored in it for {ttl}.")
+    with options.opened() as saver:
+        saver.set_ttl(thread, after, strategy=strategy)
+    done = "pruned" if keep_latest else "deleted"
+    options.report(
+        {"thread_id": thread, "ttl_seconds": after.total_seconds() if after else None, "strategy": strategy},
+        f"Thread {thread} is {done} when nothing has been stored in it for {ttl}."
+        if after
+        else f"Thread {thread} has no time to live.",
+    )
 
 
-@commands.command()
+@command("utc", "tenant", "no_tenants")
 def status(
+    options: Options,
     within: Annotated[
         str, typer.Option(metavar="TIME", help="how long ago the last sweep may be, and how late a thread")
     ] = "1d",
-    utc: Utc = False,
-    url: Url = None,
-    schema: Schema = None,
-    tenant: AnyTenant = None,
-    no_tenants: NoTenants = False,
-    as_json: Json = False,
 ) -> None:
     """Say when the last sweep was complete and what is overdue; the exit code is 1 if that is too late."""
-    limit, times, tenants = span(within), Times(utc), whether_all(tenant, no_tenants)
-    with opened(url, tenant, schema=schema, reads=True) as saver:
-        found = [(one.backend.dialect.tenant, one.sweep_status()) for one in savers_of(saver, tenants)]
-        mention_tenants(saver, tenant, are_in=tenants)
+    limit, times = span(within), options.times
+    with options.opened(reads=True, lists=True) as saver:
+        found = [(one.backend.dialect.tenant, one.sweep_status()) for one in savers_of(saver, options.tenants)]
     late = {whose for whose, one in found if _is_late(one, limit)}
-    if as_json:
-        tell({"ok": not late, "tenants": [{"tenant": whose or None, **json_of(one)} for whose, one in found]})
-    else:
-        table(
-            ("tenant", times.head("last sweep"), "overdue", "for", ""),
-            (
-                (whose, times.short(one.finished_at) or "never", one.overdue, *_words(one, whose in late))
-                for whose, one in found
-            ),
-            right=("overdue",),
-            spare=("tenant",),
-        )
+    options.listing(
+        "tenants",
+        [
+            {
+                "tenant": whose or None,
+                "finished_at": None if one.finished_at is None else one.finished_at.isoformat(),
+                "overdue": one.overdue,
+                "lag_seconds": one.lag.total_seconds(),
+            }
+            for whose, one in found
+        ],
+        [
+            Column("tenant", lambda row: row[0], cut=True),
+            Column(times.head("last sweep"), lambda row: times.short(row[1].finished_at) or "never"),
+            Column("overdue", lambda row: row[1].overdue, right=True),
+            Column("for", lambda row: timedelta(seconds=round(row[1].lag.total_seconds())) if row[1].overdue else None),
+            Column("", lambda row: "late" if row[0] in late else "in time"),
+        ],
+        found,
+        ok=not late,
+    )
     if late:
         raise typer.Exit(1)
 
 
-def json_of(one: SweepStatus) -> dict[str, object]:
-    """Return a status as JSON."""
-    finished_at = None if one.finished_at is None else one.finished_at.isoformat()
-    return {"finished_at": finished_at, "overdue": one.overdue, "lag_seconds": one.lag.total_seconds()}
-
-
 def _is_late(one: SweepStatus, limit: timedelta) -> bool:
-    return one.finished_at is None or now() - one.finished_at > limit or one.lag > limit
+    return one.finished_at is None or datetime.now(timezone.utc) - one.finished_at > limit or one.lag > limit
 
 
-def _words(one: SweepStatus, late: bool) -> tuple[str, str]:
-    return str(timedelta(seconds=round(one.lag.total_seconds()))) if one.overdue else "", "late" if late else "in time"
-
-
-@commands.command()
-def erase(
-    where: Where = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    url: Url = None,
-    schema: Schema = None,
-    tenant: AnyTenant = None,
-    no_tenants: NoTenants = False,
-    as_json: Json = False,
-) -> None:
+@command("dry_run", "yes", "tenant", "no_tenants")
+def erase(options: Options, where: Where = None) -> None:
     """Delete all threads with a checkpoint that has this metadata, such as those of a person, whatever their labels."""
-    filter, tenants = wanted_of(where or ()), whether_all(tenant, no_tenants)
+    filter = wanted_of(where or ())
     if filter is None:
         raise ConfigError("say whose threads, such as --where user_id=ada")
-    with opened(url, tenant, schema=schema) as saver:
-        if not dry_run:
-            confirm(f"Delete all threads with {', '.join(where or ())} for good?", yes=yes)
-        done = saver.erase(filter, dry_run=dry_run, tenants=tenants)
-        mention_tenants(saver, tenant, are_in=tenants)
-    if as_json:
-        tell({"dry_run": dry_run, "threads": [one._asdict() for one in done.threads], "unreadable": done.unreadable})
-    else:
-        table(
-            ("tenant", "thread", "checkpoints", "writes", "values", "labels", "size"),
-            ((*one[:6], size(one.bytes)) for one in done.threads),
-            right=("checkpoints", "writes", "values", "labels", "size"),
-            spare=("tenant",),
-        )
-        say(f"{counted(len(done.threads), 'thread')} {'would be deleted' if dry_run else 'deleted'}.")
+    with options.opened(lists=True) as saver:
+        if not options.dry_run:
+            options.confirm(f"Delete all threads with {', '.join(where or ())} for good?")
+        done = saver.erase(filter, dry_run=options.dry_run, tenants=options.tenants)
+    columns = [
+        Column("tenant", "tenant", cut=True),
+        Column("thread", "thread_id"),
+        *(number(what, what) for what in ("checkpoints", "writes", "values", "labels")),
+        number("size", lambda row: size(row.bytes)),
+    ]
+    options.listing("threads", done.threads, columns, dry_run=options.dry_run, unreadable=done.unreadable)
+    if not options.as_json:
+        say(f"{counted(len(done.threads), 'thread')} {'would be deleted' if options.dry_run else 'deleted'}.")
         for whose, thread in done.unreadable:
             complain(f"thread {thread!r}{f' of {whose}' if whose else ''} has metadata that cannot be read; it stays")
     if done.unreadable:
@@ -242,3 +181,33 @@ def _size(text: str) -> int:
     if found is None:
         raise ConfigError(f"{text!r} is not a size; write a number and B, KB, MB, GB or TB, such as 10GB")
     return int(float(found[1]) * _BYTES[found[2].upper()])
+
+
+@command("yes")
+def vacuum(options: Options) -> None:
+    """Rewrite a SQLite file without the space of deleted rows; writes wait meanwhile, reads do not.
+
+    Afterwards a sweep gives the space of what it deletes back, in short steps. It does so without this command in a
+    file that this package has created.
+    """
+    with options.opened() as saver:
+        driver: Any = saver.backend.driver
+        if not isinstance(driver, SqliteDriver):
+            raise NotPossible(
+                "vacuum is for SQLite files; PostgreSQL uses the space of deleted rows again by itself, and VACUUM "
+                "FULL or pg_repack returns it to the disk"
+            )
+        path = Path(driver.path)
+        before = path.stat().st_size
+        options.confirm(
+            f"Rewrite {path} ({size(before)})? Writes wait meanwhile, for about {before / PACE:.1f} seconds, and fail "
+            "after their busy_timeout. The disk needs up to twice this space."
+        )
+        began = time.monotonic()
+        driver.vacuum()
+        seconds = time.monotonic() - began
+    after = path.stat().st_size
+    options.report(
+        {"bytes_before": before, "bytes_after": after, "seconds": round(seconds, 3)},
+        f"The file has {size(after)}, before {size(before)}. Writes waited for {seconds:.1f} seconds.",
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from operator import itemgetter
+from typing import Annotated, Any, Literal
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, NotPossible, Schema, Url, opened
-from langgraph_checkpoint_custom.cli.output import Style, say, show_source, table, tell
+from langgraph_checkpoint_custom.cli.common import NotPossible, Options, command
+from langgraph_checkpoint_custom.cli.output import Column, Style, show_source, table, tell
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.operations.schema import Verified, script
 from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
@@ -16,17 +17,10 @@ from langgraph_checkpoint_custom.settings import URL, settings_of
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 from langgraph_checkpoint_custom.url import open_saver
 
-commands = typer.Typer()
 
-# What `verify` does not compare.
-NOT_CHECKED = {
-    "postgresql": ("owners and privileges", "settings of tables"),
-    "sqlite": ("expressions of generated columns",),
-}
-
-
-@commands.command()
+@command()
 def setup(
+    options: Options,
     distribute: Annotated[
         str | None,
         typer.Option(
@@ -41,101 +35,64 @@ def setup(
             metavar="KEY", help="a metadata key to find threads by; may be given several times", show_default=False
         ),
     ] = None,
-    url: Url = None,
-    schema: Schema = None,
-    as_json: Json = False,
 ) -> None:
     """Create or migrate the tables; changes nothing if they are current."""
-    with opened(url, may_be_new=distribute is None, may_be_anothers=True, schema=schema) as saver:
-        if distribute is None:
-            saver.setup(searchable=searchable or ())
-        elif saver.backend.dialect.system == "postgresql":
-            from langgraph_checkpoint_custom.postgres import PostgresSaver
-
-            assert isinstance(saver, PostgresSaver)
-            try:
-                saver.setup(distribute=distribute, searchable=searchable or ())
-            except ConfigError as error:  # The tables exist with another layout.
-                raise NotPossible(str(error)) from error
-        else:
-            raise ConfigError("--distribute is for PostgreSQL")
+    with options.opened(may_be_new=distribute is None, may_be_anothers=True) as saver:
+        layout: dict[str, Any] = {"searchable": searchable or ()}
+        if distribute is not None:
+            if saver.backend.dialect.system != "postgresql":
+                raise ConfigError("--distribute is for PostgreSQL")
+            layout["distribute"] = distribute
+        try:
+            saver.setup(**layout)
+        except ConfigError as error:
+            if distribute is None:
+                raise
+            raise NotPossible(str(error)) from error  # The tables exist with another layout.
         version = len(saver.backend.dialect.migrations)
-    if as_json:
-        tell({"ready": True, "version": version})
-    else:
-        say("The tables are ready.")
+    options.report({"ready": True, "version": version}, "The tables are ready.")
 
 
-@commands.command()
-def verify(url: Url = None, schema: Schema = None, as_json: Json = False) -> None:
-    """Compare the tables with those that this package ships; changes nothing."""
-    with opened(url, may_be_anothers=True, schema=schema, reads=True) as saver:
+@command()
+def verify(options: Options) -> None:
+    """Compare the tables with those that this package ships, but not owners and privileges; changes nothing."""
+    with options.opened(may_be_anothers=True, reads=True) as saver:
         found = saver.backend.driver.look(verify_tables(saver.backend.dialect))
-        database, location = saver.backend.dialect.system, saver.backend.dialect.location
-    if as_json:
-        _tell(found, database)
+        location = saver.backend.dialect.location
+    if options.as_json:
+        tell({"ok": found.holds, **found._asdict()})
     else:
-        _show(found, database, location)
+        rows = _lines(found, location)
+        styles: list[Style] = [{"yes": "plain", "no": "bad", "": "dim"}[good] for good, _, _ in rows]  # type: ignore[misc]
+        table([Column(head, itemgetter(at)) for at, head in enumerate(("ok", "what", ""))], rows, styles)
     if not found.holds:
         raise typer.Exit(1)
 
 
-def _tell(found: Verified, database: str) -> None:
-    tell(
-        {
-            "ok": found.holds,
-            "version": found.version,
-            "oldest": found.oldest,
-            "shipped": found.shipped,
-            "foreign": found.foreign,
-            "missing": found.missing,
-            "added": found.added,
-            "not_checked": NOT_CHECKED[database],
-        }
-    )
-
-
-def _show(found: Verified, database: str, location: str) -> None:
-    rows: list[tuple[str, str, str]] = []
-    styles: list[Style] = []
-
-    def row(good: bool | None, what: str, detail: str) -> None:
-        rows.append(("yes" if good else "no" if good is False else "", what, detail))
-        styles.append("plain" if good else "bad" if good is False else "dim")
-
+def _lines(found: Verified, location: str) -> list[tuple[str, str, str]]:
+    """Return what was compared in lines: "yes", "no", or nothing for what is no problem; what; and the detail."""
     if found.foreign is not None:
-        row(
-            False,
-            "tables",
-            f"{location} has a table {found.foreign!r} that belongs to another program; our tables are not there",
-        )
-    elif found.version is None:
-        row(False, "tables", f"there are none in {location}; run setup")
-    else:
-        row(True, "tables", location)
-        what = f"{found.version}, this package has {found.shipped}"
-        if found.version < found.shipped:
-            what += "; run setup"
-        elif not found.is_usable:
-            what += f"; the tables need {found.oldest}: upgrade langgraph-checkpoint-custom"
-        row(found.is_usable, "version", what)
-        for line in found.missing:
-            row(False, "missing or changed", line)
-        for line in found.added:
-            row(None, "added or changed", line)
-        if not found.missing and not found.added:
-            row(True, "as shipped", "tables, columns, indexes" + (", policies" if database == "postgresql" else ""))
-    row(None, "not checked", ", ".join(NOT_CHECKED[database]))
-    table(("ok", "what", ""), rows, styles=styles)
+        theirs = f"{location} has a table {found.foreign!r} that belongs to another program; our tables are not there"
+        return [("no", "tables", theirs)]
+    if found.version is None:
+        return [("no", "tables", f"there are none in {location}; run setup")]
+    version = f"{found.version}, this package has {found.shipped}"
+    if found.version < found.shipped:
+        version += "; run setup"
+    elif not found.is_usable:
+        version += f"; the tables need {found.oldest}: upgrade langgraph-checkpoint-custom"
+    lines = [("yes", "tables", location), ("yes" if found.is_usable else "no", "version", version)]
+    lines += [("no", "missing or changed", line) for line in found.missing]
+    lines += [("", "added or changed", line) for line in found.added]
+    if not found.missing and not found.added:
+        lines.append(("yes", "as shipped", "everything"))
+    return lines
 
 
-@commands.command()
 def schema(
     database: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help=f"postgresql or sqlite; by default that of {URL}, or postgresql", show_default=False
-        ),
+        Literal["postgresql", "sqlite"] | None,
+        typer.Option(help=f"by default that of {URL}, or postgresql", show_default=False),
     ] = None,
     after: Annotated[
         int, typer.Option(min=0, metavar="VERSION", help="only what comes after this version; see verify")
@@ -146,13 +103,11 @@ def schema(
             metavar="KEY", help="add SQL that makes a metadata key searchable during live traffic", show_default=False
         ),
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document", show_default=False)] = False,
 ) -> None:
     """Print the SQL of setup, for other migration tools, without opening a database."""
     if database is None:
         database = "sqlite" if os.environ.get(URL, "").strip().lower().startswith("sqlite:") else "postgresql"
-    if database not in ("postgresql", "sqlite"):
-        raise ConfigError("--database must be postgresql or sqlite")
     # A saver opens no connection until it is used.
     settings = settings_of(os.environ, "sqlite:///:memory:" if database == "sqlite" else "postgresql:///")
     with open_saver(settings.url, **dict(settings.options)) as saver:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from typing import Annotated
-
-import typer
 
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.records import time_from
-
-Utc = Annotated[bool, typer.Option("--utc", help="print times in UTC, not in the local zone", show_default=False)]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 

@@ -81,30 +81,29 @@ def test_a_prune_may_retain_several_checkpoints(cli: Cli) -> None:
     assert threads(cli) == {"1": 3}
 
 
-def test_all_threads_of_a_tenant(cli: Cli) -> None:
+def test_a_tenants_threads_are_changed_by_its_name(cli: Cli) -> None:
     with cli.store.open() as saver:
-        for number in range(3):
-            chain(saver, str(number))
-            chain(saver.for_tenant("acme"), str(number))
-    report = cli.json("prune", "--all", "--dry-run")["threads"]
-    assert [(one["tenant"], one["thread_id"]) for one in report] == [
-        (who, name) for who in (None, "acme") for name in "012"
-    ]
-    assert (
-        cli("prune", "--all", "--yes", "--tenant", "acne")
-        == "Pruned 0 threads: 0 checkpoints, 0 writes and 0 B of values.\n"
-    )
-    assert cli.error == "note: tenant 'acne' has no threads\n"
-    assert cli("prune", "--all", "--yes", "--tenant", "acme").startswith(
-        "Pruned 3 threads: 6 checkpoints, 6 writes and "
-    )
-    assert cli.error == ""
-    assert threads(cli) == {"0": 3, "1": 3, "2": 3}
-    assert cli.json("delete", "--all", "--yes", "--no-tenants")["threads"] == 3
-    assert cli.error == "note: 1 tenant not included: acme; --tenant NAME selects one\n"
-    assert threads(cli) == {}
+        for one in (saver, saver.for_tenant("acme")):
+            chain(one, "1")
+    assert cli("prune", "1", "--yes", "--tenant", "acme").startswith("Pruned 1 thread: 2 checkpoints, 2 writes and ")
+    assert threads(cli) == {"1": 3}
+    assert cli("delete", "1", "--yes").startswith("Deleted 1 thread: 3 checkpoints, 3 writes and ")
+    assert cli.json("tenants") == {"tenants": ["acme"]}
     assert {one["checkpoints"] for one in cli.json("threads", "--tenant", "acme")["threads"]} == {1}
-    assert "cannot be combined" in cli.fail("delete", "--all", "--yes", "--no-tenants", "--tenant", "acme", code=2)
+
+
+def test_a_sweep_goes_through_the_threads_of_all_tenants(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        for one in (saver, saver.for_tenant("acme")):
+            chain(one, "1")
+    assert cli.json("sweep", "--keep-last", "1", "--dry-run")["threads"] == 2
+    assert cli.json("sweep", "--keep-last", "1", "--yes", "--tenant", "acne")["threads"] == 0
+    assert cli.error == "note: tenant 'acne' has no threads\n"
+    assert cli.json("sweep", "--keep-last", "1", "--yes", "--no-tenants")["deleted_checkpoints"] == 2
+    assert cli.error == "note: 1 tenant not included: acme; --tenant NAME selects one\n"
+    assert cli.json("sweep", "--keep-last", "1", "--yes")["deleted_checkpoints"] == 2
+    assert cli.error == ""
+    assert "cannot be combined" in cli.fail("sweep", "--yes", "--no-tenants", "--tenant", "acme", code=2)
 
 
 def test_a_rollback_changes_the_state_and_is_final(cli: Cli) -> None:

@@ -59,11 +59,11 @@ def test_every_command_has_json_but_the_demo_and_the_inspector() -> None:
 def test_every_command_on_a_database_has_a_schema_option() -> None:
     for name, command in COMMANDS.items():
         options = {option for parameter in command.params for option in parameter.opts}
-        assert ("--schema" in options) == (name not in ("demo", "schema", "vacuum")), name
+        assert ("--schema" in options) == (name not in ("demo", "schema")), name
 
 
 def test_destructive_commands_have_a_dry_run_and_ask() -> None:
-    for name in ("prune", "delete", "rollback", "sweep", "doctor"):
+    for name in ("prune", "delete", "rollback", "sweep", "erase"):
         options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
         assert {"--dry-run", "--yes"} <= options, name
 

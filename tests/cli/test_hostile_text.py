@@ -60,8 +60,8 @@ LINES: dict[str, list[list[str]]] = {
     "copy": [["copy", "{thread}", f"{HOSTILE}3"]],
     "fork": [["fork", "{thread}", f"{HOSTILE}4"]],
     "rollback": [["rollback", f"{HOSTILE}4", "{last}", "--dry-run"], ["rollback", f"{HOSTILE}3", "{last}", "--yes"]],
-    "prune": [["prune", "--all", "--dry-run"], ["prune", f"{HOSTILE}3", "--yes"]],
-    "delete": [["delete", f"{HOSTILE}3", "--yes"], ["delete", "--all", "--dry-run"]],
+    "prune": [["prune", "{thread}", "--dry-run"], ["prune", f"{HOSTILE}3", "--yes"]],
+    "delete": [["delete", f"{HOSTILE}3", "--yes"], ["delete", "{thread}", "--dry-run"]],
     "sweep": [["sweep", "--keep-last", "5", "--yes"]],
     "set-ttl": [["set-ttl", "{thread}", "30d"]],
     "status": [["status"]],
@@ -73,7 +73,7 @@ LINES: dict[str, list[list[str]]] = {
     "export": [["export", "all.zst"]],
     "import": [["import", "all.zst", "--url", "other.db"]],
     "migrate": [["migrate", "--from", "other.db"]],
-    "rekey": [["rekey", "--key", "KEY", "--unencrypted", "--dry-run"]],
+    "rekey": [["rekey", "--dry-run"]],
     "schema": [["schema"]],
     "vacuum": [],  # It shows nothing that is stored.
 }
@@ -129,9 +129,11 @@ def filled(line: list[str], names: dict[str, str]) -> list[str]:
     return [names.get(each[1:-1], each) if each.startswith("{") else each for each in line]
 
 
-def test_no_command_prints_it_as_it_is(names: dict[str, str], cli: Cli) -> None:
+def test_no_command_prints_it_as_it_is(names: dict[str, str], cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fixture asserts that all that is printed is printable."""
     for name, lines in LINES.items():
+        if name == "rekey":
+            monkeypatch.setenv("CHECKPOINT_ENCRYPTION_KEYS", "KEY,unencrypted")
         for line in lines:
             text = cli(*filled(line, names))
             if name in ("threads", "show", "history", "interrupts", "labels", "tenants", "stats", "types"):
@@ -198,7 +200,7 @@ def test_logs_warnings_and_bugs_are_escaped(
         raise RuntimeError(HOSTILE)
 
     monkeypatch.setattr(SqliteSaver, "threads", fail)
-    monkeypatch.setattr("langgraph_checkpoint_custom.cli.reading.without_classes", fail)
+    monkeypatch.setattr("langgraph_checkpoint_custom.cli.common.without_classes", fail)
     assert run(["threads"]) == 1
     text = capsys.readouterr().err
     assert "Traceback" in text

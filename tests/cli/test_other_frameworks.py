@@ -50,14 +50,9 @@ def test_threads_are_named_as_they_are_listed(cli: Cli) -> None:
         assert values(saver, THREAD.replace("a thread", "copy")) == {"number": 3}
 
 
-def test_all_are_deleted_and_only_langgraphs_are_pruned(cli: Cli) -> None:
-    assert cli.json("prune", "--all", "--yes")["threads"] == 1
-    assert len(cli.json("prune", "--all", "--dry-run")["threads"]) == 1
-    with cli.store.open() as saver:
-        assert len(list(saver.list(None))) == 1
-        assert len(list(saver.history({"configurable": {"thread_id": THREAD}}))) == 3
+def test_threads_are_pruned_and_deleted_by_name(cli: Cli) -> None:
     assert cli.json("prune", SHOWN, "--yes")["deleted_checkpoints"] == 2
-    assert cli.json("delete", "--all", "--yes")["threads"] == 2
+    assert cli.json("delete", "1", SHOWN, "--yes")["threads"] == 2
     assert cli.json("threads")["threads"] == []
 
 

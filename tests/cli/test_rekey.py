@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CorruptCheckpoint
-from langgraph_checkpoint_custom.cli import main
 from tests.cli.conftest import Cli
 from tests.invariants import read_tables
 from tests.stores import Store
@@ -26,6 +24,7 @@ def keyed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Commands in an environment with both keys."""
     for name, key in KEYS.items():
         monkeypatch.setenv(name, key)
+    monkeypatch.setenv("CHECKPOINT_ENCRYPTION_KEYS", "LANGGRAPH_AES_KEY,OLD_KEY")
     return cli
 
 
@@ -34,46 +33,56 @@ def test_rekey_encrypts_everything_with_the_new_key(store: Store, keyed: Cli) ->
         saver.put(WHERE, empty_checkpoint(), {}, {})
         saver.for_tenant("acme").put(WHERE, empty_checkpoint(), {}, {})
     before = read_tables(store)
-    tried = keyed("rekey", "--old-key", "OLD_KEY", "--dry-run")
+    tried = keyed("rekey", "--dry-run")
     assert (tried, keyed.error) == ("2 rows, of which 2 would be rewritten. Nothing was changed.\n", "")
-    tried = keyed("rekey", "--old-key", "OLD_KEY", "--dry-run", "--no-tenants")
+    tried = keyed("rekey", "--dry-run", "--no-tenants")
     assert (tried, keyed.error) == ("1 row, of which 1 would be rewritten. Nothing was changed.\n", NOTE)
     assert read_tables(store) == before
     for renewed in (1, 0):
-        done = keyed("rekey", "--old-key", "OLD_KEY", "--no-tenants")
+        done = keyed("rekey", "--no-tenants")
         assert (done, keyed.error) == (f"1 row, of which {renewed} were rewritten.\n", NOTE)
     with store.open(serde=NEW) as saver:
         assert saver.get_tuple(WHERE)
         with pytest.raises(CorruptCheckpoint):
             saver.for_tenant("acme").get_tuple(WHERE)
-        assert keyed("rekey", "--old-key", "OLD_KEY") == "2 rows, of which 1 were rewritten.\n"
+        assert keyed("rekey") == "2 rows, of which 1 were rewritten.\n"
         assert saver.for_tenant("acme").get_tuple(WHERE)
 
 
-def test_rows_without_encryption_are_encrypted_on_request(store: Store, keyed: Cli) -> None:
+def test_rows_without_encryption_are_encrypted_on_request(
+    store: Store, keyed: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with store.open() as saver:
         saver.put(WHERE, empty_checkpoint(), {}, {})
     keyed("rekey", code=1)
     assert "without encryption" in keyed.error
     assert "'thread'" in keyed.error
-    keyed("rekey", "--unencrypted")
+    monkeypatch.setenv("CHECKPOINT_ENCRYPTION_KEYS", "LANGGRAPH_AES_KEY,unencrypted")
+    keyed("rekey")
     with store.open(serde=NEW) as saver:
         assert saver.get_tuple(WHERE)
 
 
-@pytest.mark.parametrize("keys", [{}, {"LANGGRAPH_AES_KEY": "s3cret"}, {**KEYS, "OLD_KEY": "s3cret"}])
+@pytest.mark.parametrize("keys", [{"LANGGRAPH_AES_KEY": "s3cret"}, {**KEYS, "OLD_KEY": "s3cret"}])
 def test_an_invalid_key_is_named_and_not_printed(
-    keys: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    keys: dict[str, str], keyed: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in KEYS:
-        monkeypatch.delenv(name, raising=False)
     for name, key in keys.items():
         monkeypatch.setenv(name, key)
-    assert main(["rekey", "--old-key", "OLD_KEY", "--url", f"sqlite:///{tmp_path / 'a.db'}"]) == 2
-    said = capsys.readouterr().err
+    said = keyed.fail("rekey", code=2)
     assert "_KEY must contain an AES key of 16, 24 or 32 bytes" in said
     assert "s3cret" not in said
-    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_servers_key_is_the_only_one_without_a_list(
+    store: Store, keyed: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.open(serde=NEW) as saver:
+        saver.put(WHERE, empty_checkpoint(), {}, {})
+    monkeypatch.delenv("CHECKPOINT_ENCRYPTION_KEYS")
+    assert keyed.json("rekey") == {"rows": 1, "renewed": 0, "unreadable": []}
+    monkeypatch.delenv("LANGGRAPH_AES_KEY")
+    assert "set CHECKPOINT_ENCRYPTION_KEYS" in keyed.fail("rekey", code=2)
 
 
 def test_a_command_without_the_key_says_where_keys_are_set(store: Store, cli: Cli) -> None:

@@ -30,7 +30,6 @@ def test_the_shipped_catalog_is_what_the_migrations_make(cli: Cli) -> None:
     """`shipped.txt` has exactly the lines of the catalog."""
     found = cli.json("verify")
     assert (found["ok"], found["missing"], found["added"], found["version"]) == (True, [], [], found["shipped"])
-    assert found["not_checked"]
     output = cli("verify")
     assert "as shipped" in output
     assert "no " not in [line[:3] for line in output.splitlines()]
@@ -151,4 +150,4 @@ def test_the_schema_after_a_version(cli: Cli) -> None:
     assert complete["database"] == {"sqlite": "sqlite", "postgres": "postgresql"}[cli.store.kind]
     rest = cli.json("schema", "--after", str(complete["version"]))["sql"]
     assert rest.split() == ["BEGIN;", "COMMIT;"]
-    assert "postgresql or sqlite" in cli.fail("schema", "--database", "oracle", code=2)
+    assert "'oracle'" in cli.fail("schema", "--database", "oracle", code=2)

@@ -253,6 +253,6 @@ def test_failures_and_histories_name_the_nodes(cli: Cli) -> None:
     assert [one["made_by"] for one in cli.json("history", "limit")["checkpoints"][-2:]] == ["__start__", "input"]
     with cli.store.open() as saver:
         pages = pages_of(saver)
-        assert "research ×3" in pages.data("/timeline", thread="fanned out")["words"]
+        assert "research ×3" in [spot[9] for spot in pages.data("/timeline", thread="fanned out")["spots"]]
         html = pages.page("/checkpoints", thread="fanned out")
         assert re.search(r"<td>research ×3</td>.*<td>input</td>", html, re.DOTALL)

@@ -80,7 +80,7 @@ sweep --keep-last 1 --dry-run
 sweep --keep-last 1 --yes
 migrate --from imported.db --url moved.db --dry-run
 migrate --from imported.db --url moved.db
-rekey --key KEY --unencrypted
+rekey --dry-run
 vacuum --yes
 """
 
@@ -160,7 +160,8 @@ def _commands() -> Iterator[str]:
 
 def _json(folder: Path) -> Iterator[str]:
     """The keys of the JSON of each command, and of the objects in its lists; and the columns of the view."""
-    with patch.dict(os.environ, {"CHECKPOINT_URL": str(folder / "store.db"), "KEY": "0123456789abcdef"}):
+    variables = {"CHECKPOINT_ENCRYPTION_KEYS": "KEY,unencrypted", "KEY": "0123456789abcdef"}
+    with patch.dict(os.environ, {"CHECKPOINT_URL": str(folder / "store.db"), **variables}):
         with SqliteSaver(folder / "store.db") as saver:
             first = _fill(saver)
         commands = re.sub(r"\w+\.(db|zst)", lambda file: str(folder / file[0]), COMMANDS.replace("FIRST", first))
