@@ -38,7 +38,7 @@ from psycopg.conninfo import conninfo_to_dict
 from benchmarks.states import prose
 from benchmarks.stores import Server, folder, started_server
 from langgraph_checkpoint_custom import CheckpointSaver, OperationEvent, PostgresSaver, Retention, SqliteSaver
-from langgraph_checkpoint_custom.cli.reading import classes_of
+from langgraph_checkpoint_custom.cli.counting import classes_of
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 from langgraph_checkpoint_custom.tools.exchange import export_file
 

@@ -24,7 +24,7 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, ClaimLost, ClosedError, ConfigError, StorageError
 from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, MAX_THREAD_ID, text, thread_text
-from langgraph_checkpoint_custom.operations.leases import claim_lost, release_claim, renew_claim, take_claim
+from langgraph_checkpoint_custom.operations.writers import claim_lost, release_claim, renew_claim, take_claim
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 RENEWALS = 3

@@ -12,7 +12,7 @@ from langgraph_checkpoint_custom.encoding.allowlist import Allowed
 from langgraph_checkpoint_custom.encoding.serde import OnInexact, OnLoad, OnUnreadable
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.observed import OnOperation
-from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters
+from langgraph_checkpoint_custom.operations.writers import ConcurrentWriters
 from langgraph_checkpoint_custom.retention import Retention
 
 Synchronous = Literal["OFF", "NORMAL", "FULL", "EXTRA"]

@@ -26,28 +26,30 @@ from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, Thr
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, flag
 from langgraph_checkpoint_custom.model.records import ThreadPage
-from langgraph_checkpoint_custom.operations.delete import delete_idle
-from langgraph_checkpoint_custom.operations.due import (
+from langgraph_checkpoint_custom.operations.delete import give_back_pages
+from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, threads_page
+from langgraph_checkpoint_custom.operations.sweep import (
     BEFORE_ALL,
     LATE,
     WEEK,
+    Fit,
     LastSweep,
+    Policy,
     arm_page,
     begin_policy,
+    delete_unless_it_fits,
     due_page,
     grown_page,
     grown_since,
     hasten_page,
     ids_page,
     last_sweep,
-    note_armed,
-    note_swept,
+    look_at_size,
+    look_at_thread,
+    note_sweep,
+    sweep_thread,
 )
-from langgraph_checkpoint_custom.operations.free_pages import give_back_pages
-from langgraph_checkpoint_custom.operations.leases import release_claim, renew_claim, take_claim
-from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, thread_exists, threads_page
-from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
-from langgraph_checkpoint_custom.operations.sweep import Policy, Prospect, look_at_thread, prospect, sweep_thread
+from langgraph_checkpoint_custom.operations.writers import release_claim, renew_claim, take_claim
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Threads that one statement returns.
@@ -270,8 +272,7 @@ def _sweep(
             seen.update(thread_ids)
         return True
 
-    if not dry_run:
-        yield from _arm(d, digest, last, begun, keep, limits)
+    armed = None if dry_run else (yield from _arm(d, digest, last, begun, keep, limits))
     if dry_run and last is None:  # A sweep would arm all threads first.
         yield from _pages(partial(ids_page, d), d.ranges(), partial(limits.pause, d), visit)
     else:
@@ -283,15 +284,18 @@ def _sweep(
     if keep.max_bytes is not None:
         swept.threads = swept.deleted_threads
         yield from _limit_bytes(d, codec, keep, keep.max_bytes, swept, limits, dry_run=dry_run)
-    if not dry_run and swept.complete:
-        yield note_swept(d, digest, time.time())
+    if armed is not None and swept.complete:
+        yield note_sweep(d, armed._replace(finished_at=time.time()))
     return swept
 
 
 def _arm(
     d: SqlDialect, digest: str, last: LastSweep | None, begun: float, keep: Retention, limits: _Limits
-) -> Operations[None]:
-    """Make all threads due for a new policy, those that have grown otherwise; arm those without a row once a week."""
+) -> Operations[LastSweep]:
+    """Make all threads due for a new policy, those that have grown otherwise; arm those without a row once a week.
+
+    Returns what is stored about the sweep.
+    """
     if last is None:
         yield begin_policy(d, digest)
     elif keep.keep_last is not None:
@@ -302,7 +306,9 @@ def _arm(
     if armed_at + WEEK <= begun:
         yield from _pages(partial(arm_page, d, again=last is None), d.ranges(), partial(limits.pause, d))
         armed_at = begun
-    yield note_armed(d, digest, armed_at, begun)
+    armed = LastSweep(digest, armed_at, begun, None)
+    yield note_sweep(d, armed)
+    return armed
 
 
 def _nothing(thread_ids: Sequence[str]) -> Operations[bool]:
@@ -346,23 +352,20 @@ def _limit_bytes(
 
 
 def _fit(d: SqlDialect, thread_id: str, max_bytes: int, swept: Swept, *, dry_run: bool) -> Operations[None]:
-    found: Prospect | None = yield prospect(d, thread_id)
-    if found is None:
-        return
-    sizes = yield sizes_of_threads(d, [thread_id])
-    size: int = sizes[thread_id].size.bytes
-    if found.labelled or swept.kept_bytes + size <= max_bytes:
-        swept.kept_bytes += size
+    room = max_bytes - swept.kept_bytes
+    found: Fit = yield look_at_size(d, thread_id, room)
+    if not (found.stays or dry_run):
+        left: Fit = yield delete_unless_it_fits(d, thread_id, room)
+        if left.checkpoints:  # Else an earlier attempt, whose reply was lost, has deleted it.
+            found = left
+    if found.stays:
+        swept.kept_bytes += found.bytes
         return
     if dry_run:
         swept.would_delete.append((d.tenant, thread_id))
-    else:
-        yield delete_idle(d, thread_id, found.newest)
-        if (yield thread_exists(d, thread_id)):  # A run has continued, or a label was set.
-            return
     swept.deleted_threads += 1
     swept.deleted_checkpoints += found.checkpoints
-    swept.freed_bytes += size
+    swept.freed_bytes += found.bytes
 
 
 def now() -> datetime:

@@ -66,7 +66,6 @@ from langgraph_checkpoint_custom.model.keys import (
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
 from langgraph_checkpoint_custom.model.pages import asked_page, next_page
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
-from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, Scope, must_be_newest, note_read
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread, threads_of_runs
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
@@ -83,6 +82,7 @@ from langgraph_checkpoint_custom.operations.read import (
     size_of,
 )
 from langgraph_checkpoint_custom.operations.write import put, put_writes
+from langgraph_checkpoint_custom.operations.writers import ConcurrentWriters, Scope, must_be_newest, note_read
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.retention import Operations, Retention, Sweeper

@@ -50,7 +50,6 @@ from langgraph_checkpoint_custom.model.records import (
 )
 from langgraph_checkpoint_custom.operations.copies import fork_thread
 from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, rollback
-from langgraph_checkpoint_custom.operations.due import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.erase import Erased, erase_operations
 from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, check_open, waiting_threads
 from langgraph_checkpoint_custom.operations.labels import label, labels_of_thread, unlabel
@@ -58,13 +57,13 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     ThreadsReply,
     count_threads,
     history_page,
-    runs_of_thread,
     tenants,
     thread_exists,
     threads_page,
 )
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
-from langgraph_checkpoint_custom.operations.thread_states import State, threads_in_state
+from langgraph_checkpoint_custom.operations.sweep import set_ttl, sweep_status
+from langgraph_checkpoint_custom.operations.thread_states import State, runs_of_thread, threads_in_state
 from langgraph_checkpoint_custom.pairs import awaited, iterated, shared_docstrings
 from langgraph_checkpoint_custom.retention import (
     Operations,

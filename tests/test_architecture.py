@@ -243,14 +243,12 @@ CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "
 CONTINUING = {
     "select_sends_of",
     "select_chunks_of",
-    "select_fork_point",
     "limit_waiting",
     "free_pages",
     "give_back_page",
     "select_sweep",
     "begin_policy",
-    "note_armed",
-    "note_swept",
+    "note_sweep",
     "count_due",
 }
 # Statements that only the command line sends (`verify`, `stats` and `doctor` read everything), and the one that reads

@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.errors import ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import config_of, key_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 from langgraph_checkpoint_custom.model.records import Question
-from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters
+from langgraph_checkpoint_custom.operations.writers import ConcurrentWriters
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 

@@ -115,6 +115,15 @@ class Outline:
         """Return the ids of a namespace's checkpoints that are not hidden, the oldest first."""
         return sorted(row.checkpoint_id for row in self.namespaces.get(checkpoint_ns, ()) if not row.hidden)
 
+    def root(self, checkpoint_id: str | None = None, run_id: str | None = None) -> str | None:
+        """Return the root checkpoint that is named, or the last one of a run, or the newest; None if there is none."""
+        ids = [
+            each
+            for each in self.visible("")
+            if each == checkpoint_id or (checkpoint_id is None and run_id in (None, self.rows["", each].run_id))
+        ]
+        return ids[-1] if ids else None
+
     def delta_channels(self, checkpoint_ns: str) -> frozenset[str]:
         """Return the channels of a namespace that are `DeltaChannel`s, as any of its checkpoints says."""
         if checkpoint_ns not in self._delta_channels:
@@ -204,13 +213,6 @@ def later(outline: Outline, checkpoint_id: str) -> Set[Place]:
         for place, row in outline.rows.items()
         if row.hidden or row.checkpoint_id > checkpoint_id or (row.root_id is not None and row.root_id >= checkpoint_id)
     }
-
-
-def unless_newer(outline: Outline, newest: str) -> Set[Place]:
-    """Choose everything, or nothing if there is a label or a newer checkpoint than `newest`."""
-    if outline.labels or any(not row.hidden and row.checkpoint_id > newest for row in outline.rows.values()):
-        return set()
-    return outline.rows.keys()
 
 
 # What becomes of it
@@ -352,6 +354,15 @@ class Copies:
     hidden: Set[Place] = frozenset()
     cut: Set[Place] = frozenset()
     is_open: bool = True
+
+
+def differing(outline: Outline, source: Outline) -> list[str]:
+    """Return the ids of checkpoints that another thread does not have, or has in another form."""
+
+    def form(row: OutlineRow | None) -> tuple[Any, ...] | None:
+        return row and (row.parent_id, row.hidden)
+
+    return [place[1] for place, row in outline.rows.items() if form(row) != form(source.rows.get(place))]
 
 
 def everything(outline: Outline) -> Copies:

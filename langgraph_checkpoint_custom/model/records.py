@@ -5,6 +5,7 @@ Must not know: SQL, connections, serializers.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
@@ -164,6 +165,10 @@ class ThreadPage(NamedTuple):
     floor: str = ""
     below: Sequence[IdRange] = ()
     period: Period | None = None
+
+    def params(self) -> dict[str, Any]:
+        """Return the parameters of statements that read the page."""
+        return self._asdict() | {"filter": json.dumps(self.filter)}
 
     def next_range(self) -> ThreadPage | None:
         """Return the page that begins with the next range of ids; None if this was the last one."""

@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, op
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, Contention, ThreadExists
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_metadata
-from langgraph_checkpoint_custom.model.outline import Copies, Outline, branch, everything
+from langgraph_checkpoint_custom.model.outline import Copies, Outline, branch, differing, everything
 from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, chunks_of, sends_for
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -39,21 +39,26 @@ def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
     """Copy a thread inside the database, but not writes to checkpoints that were never stored.
 
     Round trips: 3, with the end of the transaction; one more to find the chunks of values. 2 if the source is empty.
-    Rows: all checkpoints of the source without values.
+    Rows: all checkpoints of both without values.
     Idempotent: yes. A target with checkpoints or writes that the source does not have, or has in another form, is
         refused. Otherwise a fork, which starts with one of the source's checkpoints, would be taken for a copy. So
         would an earlier copy with an interrupt that is open there and was answered in the source since.
     Raises: ThreadExists, Contention.
     Source: BaseCheckpointSaver.copy_thread.
     """
-    outlined, own = yield d.select_for_copy(source, target)
-    if own:
+    outlined, there, written = yield d.select_outlines(source, target)
+
+    def decide() -> tuple[str | None, Copies]:
+        outline, own = Outline(outlined), Outline(there)
+        return next(iter(differing(own, outline)), None), everything(outline)
+
+    other, copies = yield from offload((len(outlined) + len(there)) * DECISION_BYTES, decide)
+    if other is not None or written:
         raise ThreadExists(
-            f"thread {target!r} has checkpoints or writes of its own, such as {own[0][0]!r}; nothing was copied. "
-            "Choose another target, or delete that thread first"
+            f"thread {target!r} has checkpoints or writes of its own, such as {other or written[0][0]!r}; nothing was "
+            "copied. Choose another target, or delete that thread first"
         )
     if outlined:
-        copies = yield from offload(len(outlined) * DECISION_BYTES, lambda: everything(Outline(outlined)))
         yield from _store(d, "copy_thread", source, target, outlined, copies)
 
 
@@ -63,37 +68,32 @@ def fork_thread(
 ) -> Steps[RunnableConfig]:
     """Start a thread from a checkpoint, from the last one of a run, or from the newest; returns its config.
 
-    Round trips: as `copy_thread`, and one more for checkpoints older than format 4; 2 if an earlier attempt has made
-        the fork.
+    Round trips: as `copy_thread`, and one more for metadata; one more for checkpoints older than format 4; 3 if an
+        earlier attempt has made the fork.
     Rows: all checkpoints of the source without values, and what is copied.
     Idempotent: yes, as long as no run has continued in the target.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint, Contention.
     """
-    outlined, rows = yield d.select_fork_point(source, target, checkpoint_id, run_id)
-    found = {row[0]: row[1:] for row in rows}
-    if "point" not in found:
+    outlined, there, _ = yield d.select_outlines(source, target)
+    sends = yield from sends_for(d, source, outlined)
+    outline = yield from offload(len(outlined) * DECISION_BYTES, Outline, outlined, None, sends)
+    point = outline.root(checkpoint_id, run_id)
+    if point is None:
         if run_id is not None:
             raise CheckpointNotFound(
                 f"run {run_id!r} has no checkpoint in thread {source!r}, or it was pruned; runs() lists the others"
             )
         raise checkpoint_not_found(Key(source, "", checkpoint_id))
-    point, type_, data = found["point"]
-    if "target" in found:
-        there, there_type, there_data = found["target"]
-        if there == point:
-            metadata = Decoder(codec, target, "", point).metadata(there_type, there_data)
-            if (metadata.get(FROM_THREAD), metadata.get(FROM_CHECKPOINT)) == (source, point):
-                return config_of(target, "", point)
+    if there:
+        if Outline(there).root() == point and (yield from _is_fork(d, codec, source, target, point)):
+            return config_of(target, "", point)
         raise ThreadExists(
             f"thread {target!r} has checkpoints of its own; nothing was forked. Choose another target, or delete that "
             "thread first"
         )
-    sends = yield from sends_for(d, source, outlined)
+    (((type_, data),),) = yield d.ask("select_metadata", **Key(source, "", point)._asdict())
 
-    def decide() -> tuple[dict[str, Any], Copies | None]:
-        outline = Outline(outlined, sends=sends)
-        if ("", point) not in outline.rows:  # It was stored after the outline was read.
-            return {}, None
+    def decide() -> tuple[dict[str, Any], Copies]:
         metadata = Decoder(codec, source, "", point).metadata(type_, data)
         metadata |= {FROM_THREAD: source, FROM_CHECKPOINT: point}
         stored, searched = dict(metadata), dict(metadata)
@@ -111,10 +111,18 @@ def fork_thread(
         return columns, branch(outline, point)
 
     start, copies = yield from offload(len(data) + len(outlined) * DECISION_BYTES, decide)
-    if copies is None:
-        raise _gone_on("fork_thread", source)
     yield from _store(d, "fork_thread", source, target, outlined, copies, start)
     return config_of(target, "", point)
+
+
+def _is_fork(d: SqlDialect, codec: ValueCodec, source: str, target: str, point: str) -> Steps[bool]:
+    """Return whether a checkpoint of the target says that it was forked from that of the source.
+
+    Round trips: 1.
+    """
+    (((type_, data),),) = yield d.ask("select_metadata", **Key(target, "", point)._asdict())
+    metadata = Decoder(codec, target, "", point).metadata(type_, data)
+    return (metadata.get(FROM_THREAD), metadata.get(FROM_CHECKPOINT)) == (source, point)
 
 
 def _store(
@@ -133,12 +141,8 @@ def _store(
     blobs = copies.blobs | (yield from chunks_of(d, source, copies.blobs))
     *_, ((count,),) = yield d.store_copies(source, target, copies, blobs, start)
     if copies.is_open and count != len(outlined):
-        raise _gone_on(name, source)
-
-
-def _gone_on(name: str, source: str) -> Contention:
-    return Contention(
-        f"{name}: a run stored checkpoints in thread {source!r} during each attempt; nothing was copied. Try again "
-        "when the run has ended",
-        operation=name,
-    )
+        raise Contention(
+            f"{name}: a run stored checkpoints in thread {source!r} during each attempt; nothing was copied. Try again "
+            "when the run has ended",
+            operation=name,
+        )

@@ -33,11 +33,14 @@ from langgraph_checkpoint_custom.model.outline import (
     of_checkpoint,
     of_runs,
     superseded,
-    unless_newer,
 )
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
+# Of this number of pages of a SQLite file, one may stay free: what is stored next uses it.
+KEEPS_FREE = 10
+# Pages of a step. SQLite looks for a page among all free ones: 0.25 ms a page if these take a gigabyte.
+STEP = 100
 # Deciding about a checkpoint takes about as long as decoding this number of bytes.
 DECISION_BYTES = 1_000
 _FORMAT = OutlineRow._fields.index("format")
@@ -95,20 +98,6 @@ def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     yield from remove(d, thread_id, removal)
 
 
-@operation("exclusive")
-def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
-    """Delete all rows of a thread, unless it has a label, or a newer checkpoint than `newest`.
-
-    Writes whose checkpoint was never stored are deleted with their thread, because nothing would refer to them.
-
-    Round trips: as `prune_thread`.
-    Idempotent: yes.
-    """
-    removal, _ = yield from _decide(d, thread_id, partial(unless_newer, newest=newest))
-    more = d.ask("delete_all_writes", thread_id=thread_id).statements if removal.gone else ()
-    yield from remove(d, thread_id, removal, more=more)
-
-
 @operation("exclusive", reports_change=True)
 def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     """Delete a checkpoint with the subgraph calls that it started, or hide it if a descendant needs it.
@@ -153,7 +142,8 @@ def _decide(
 
     Round trips: 1, or 2 if there are checkpoints older than format 4.
     """
-    rows, labels, *written = yield d.select_outline(thread_id, run_ids)
+    names = ["select_outline", "select_labels", *(["select_written"] if run_ids else [])]
+    rows, labels, *written = yield d.ask(*names, lock="alone", thread_id=thread_id, run_ids=d.array(run_ids))
     sends = yield from sends_for(d, thread_id, rows)
 
     def decide() -> Removal:
@@ -192,10 +182,11 @@ def remove(
 
     Round trips: 1, or 0 if nothing changes; 2 more if values with chunks go, of which remaining ones may share some.
     """
-    if (change := d.remove(thread_id, removal, emptied, run_ids)) is None:
+    blobs, change = d.delete_blobs(thread_id, removal.blobs), d.remove(thread_id, removal, emptied, run_ids)
+    if not (blobs.statements or change.statements):
         return ()
-    replies = yield change._replace(statements=[*first, *change.statements, *more])
-    chunks = _blob_places(chain(*replies[len(first) :]))
+    replies = yield change._replace(statements=[*first, *blobs.statements, *change.statements, *more])
+    chunks = _blob_places(chain(*replies[len(first) :][: len(blobs.statements)]))
     if chunks:
         chunks -= yield from chunks_of(d, thread_id, removal.remaining_blobs({chunk[:2] for chunk in chunks}))
     if chunks:
@@ -221,3 +212,23 @@ def _refuse_labels(removal: Removal, what: str) -> None:
         raise CheckpointLabelled(
             f"{what}: a checkpoint that would be deleted has the label {names}; unlabel() it first"
         )
+
+
+@operation("write")
+def give_back_pages(d: SqlDialect) -> Steps[bool]:
+    """Give some free pages of a SQLite file back to the file system; returns whether there are more to give back.
+
+    A step stops other writes for milliseconds. A file that this package has not created does not give any back, and
+    PostgreSQL has autovacuum.
+
+    Round trips: 2, or 1 if there are none; 0 on PostgreSQL.
+    Idempotent: yes.
+    """
+    if not d.has("free_pages"):
+        return False
+    (rows,) = yield d.ask("free_pages")
+    for pages, free in rows:
+        if free * KEEPS_FREE > pages:
+            yield d.ask_each("give_back_page", [{}] * min(free, STEP))
+            return True
+    return False

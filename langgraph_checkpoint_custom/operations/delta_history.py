@@ -84,28 +84,17 @@ def ancestor_rows(
     The `channels` of the target are all that have a value there; these are never reported as missing. `versions` of
     the target and of a range are the names of delta channels if the checkpoint is hidden.
     """
-    id_ranges: dict[str | None, HistoryRow] = {}
-    last: HistoryRow | None = None
-    for row in rows:
-        if row.kind == "target":
-            last = row
-        elif row.kind == "range":
-            twin = id_ranges.get(row.key)  # A parent chain that loops has a second row, with fewer channels.
-            if twin is None or (twin.idx or 0) < (row.idx or 0):
-                id_ranges[row.key] = row
+    last = next((row for row in rows if row.kind == "target"), None)
     if last is None:
         return [], []
     has = d.names(last.channels)
+    id_ranges = {row.key: row for row in rows if row.kind == "range"}
     found: list[HistoryRow] = []
-    remaining, seen = set(asked), {last.checkpoint_id}
+    remaining = set(asked)
     while remaining and last.name is not None:
         if last.name not in id_ranges:
             return found, sorted(remaining.intersection(d.names(last.versions)).difference(has))
-        last = id_ranges[last.name]
-        if last.checkpoint_id in seen:  # The parent chain loops: this id range ends where an earlier one did.
-            found.append(last._replace(channels=None))
-            break
-        seen.add(last.checkpoint_id)
+        last = id_ranges.pop(last.name)  # So a parent chain that loops, which LangGraph never stores, ends.
         found.append(last)
         remaining.difference_update(d.names(last.channels))
     return found, []
@@ -123,23 +112,16 @@ def _collect(
             f"namespace {key.checkpoint_ns!r}, cannot be rebuilt: what they are rebuilt from was pruned or deleted. "
             "Continue from the newest checkpoint"
         )
-    writes = sorted([row for row in rows if row[0] is None], key=_CHECKPOINT)
+    writes = [row for row in rows if row[0] is None]
+    has_one_each = len(set(map(_CHECKPOINT, writes))) == len(writes)
+    writes.sort(key=_CHECKPOINT if has_one_each else _ORDER)
     checkpoint_ids = [row[1] for row in writes]
-    if len(set(checkpoint_ids)) < len(checkpoint_ids):  # In a parent chain that loops, a write may come twice.
-        by_order = {_ORDER(row): row for row in writes}
-        writes = [by_order[order] for order in sorted(by_order)]
-        checkpoint_ids = [row[1] for row in writes]
-
     ids_of_ranges = {(row.checkpoint_id, row.key): row.channels for row in heads if row.kind == "ids"}
-    taken = [{row.checkpoint_id} for row in heads if row.kind == "target"]
     # For each id range, nearest first: its writes, and the channels that take them.
     found: list[tuple[Sequence[Row], set[str]]] = []
     remaining = set(asked)
     for id_range in id_ranges:
         ids = set(d.names(ids_of_ranges[id_range.checkpoint_id, id_range.key]))
-        if id_range.channels is None:
-            ids.difference_update(*taken)
-        taken.append(ids)
         positions = slice(
             bisect_left(checkpoint_ids, id_range.checkpoint_id), bisect_right(checkpoint_ids, id_range.key or "")
         )

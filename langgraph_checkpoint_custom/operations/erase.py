@@ -18,7 +18,7 @@ from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, 
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing, wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Page, flag
-from langgraph_checkpoint_custom.operations.free_pages import give_back_pages
+from langgraph_checkpoint_custom.operations.delete import give_back_pages
 from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants
 from langgraph_checkpoint_custom.operations.pieces import piece_of
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads

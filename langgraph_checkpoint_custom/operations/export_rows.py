@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
 from langgraph_checkpoint_custom.errors import ThreadExists
+from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.model.pages import rows_after
-from langgraph_checkpoint_custom.operations.leases import take_claim
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
+from langgraph_checkpoint_custom.operations.writers import take_claim
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Rows of a round trip at first, of each kind. Their values are in memory at the same time.
@@ -72,7 +73,7 @@ def next_threads(d: SqlDialect, after: str, threads: int) -> Steps[list[str]]:
     Round trips: 1.
     Rows: two of each thread.
     """
-    replies = yield d.select_next_threads(after, threads)
+    replies = yield d.ask_each("thread_ids", map(Range._asdict, d.ranges_after(after)), threads=threads)
     return [d.own_thread_id(stored) for rows in replies for (stored,) in rows][:threads]
 
 

@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
-from langgraph_checkpoint_custom.model.keys import Key, Range
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, one_trip, operation
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, Range
 from langgraph_checkpoint_custom.operations.sizes import MOST, SizeRow, Total
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -159,6 +159,17 @@ def _shown(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
+def counts_of_thread(d: SqlDialect, thread_id: str, most: int) -> RoundTrip:
+    """Read the sizes of a thread, of `most` rows of each table; the newest row of its timeline; and its labels."""
+    return one_trip(
+        [
+            d.ask("sizes", **d.only(thread_id)._asdict(), most=most),
+            d.ask("timeline", thread_id=thread_id, before=AFTER_ALL, limit=1),
+            d.ask("select_labels", thread_id=thread_id),
+        ]
+    )
+
+
 @operation("read")
 def thread_counts(d: SqlDialect, thread_id: str) -> Steps[ThreadCounts]:
     """Return what changes when something is stored in a thread or deleted from it, to see whether it has changed.
@@ -166,7 +177,7 @@ def thread_counts(d: SqlDialect, thread_id: str) -> Steps[ThreadCounts]:
     Round trips: 1.
     Rows: up to `MOST` of its checkpoints, values and writes; the key of the newest checkpoint of each namespace.
     """
-    sizes, timeline, labels = yield d.thread_counts(thread_id, MOST + 1)
+    sizes, timeline, labels = yield counts_of_thread(d, thread_id, MOST + 1)
     total = Total(map(SizeRow._make, sizes))
     checkpoints = total.rows["checkpoint"] + total.rows["hidden"]
     newest, tasks = next(((row[1], len(row[8] or "")) for row in timeline), (None, 0))

@@ -25,7 +25,7 @@ def label(d: SqlDialect, key: Key, name: str) -> Steps[RunnableConfig]:
     Idempotent: by (thread_id, name), for the same checkpoint.
     Raises: CheckpointNotFound, also for one that a prune has hidden; LabelExists.
     """
-    *_, rows = yield d.label_checkpoint(key, name)
+    *_, rows = yield d.ask("label_checkpoint", "label_holder", lock="shared", **key._asdict(), name=name)
     if not rows:
         raise checkpoint_not_found(key)
     ((checkpoint_ns, checkpoint_id, wanted),) = rows

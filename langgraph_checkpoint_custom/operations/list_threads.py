@@ -1,14 +1,9 @@
-"""Lists of threads, their runs and their checkpoints, without channel values.
+"""Lists of threads and their checkpoints, without channel values.
 
 Must not know: SQL, connections.
 
 A thread's newest checkpoint is that of its root graph, or of its first namespace if only subgraphs have stored
 something. Metadata is decoded, because only the metadata itself decides whether a filter matches.
-
-The last checkpoint of a run shows whether the run is finished. For each task that is still to be started, LangGraph
-leaves a value in a channel: `branch:to:…` for a node, `__start__` for the input, `__pregel_tasks` for sends, `join:…`
-for a node whose predecessors are all done. Only values of the last two kinds are read. A graph that is made of `Pregel`
-itself, with channels of other names, always looks finished.
 """
 
 from __future__ import annotations
@@ -21,17 +16,13 @@ from itertools import chain
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from langgraph.checkpoint.serde.types import TASKS
-
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.filter import Condition, equal_texts, matches, narrowing
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, Page, Range, flag, right_above
-from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
-from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Page, Range, flag, right_above
+from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.pieces import piece_of
-from langgraph_checkpoint_custom.operations.read import get_tuple
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import first_searchable
 
@@ -48,22 +39,6 @@ THREADS = 10_000
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 _WARNED: WeakSet[SqlDialect] = WeakSet()  # Dialects for which a warning about hidden tenants was logged.
-
-_START = "__start__"
-_BRANCH = "branch:"
-_JOIN = "join:"
-
-
-class _Last(NamedTuple):
-    """A row of `select_runs`: a run, and what the row of its last checkpoint says."""
-
-    run_id: str | None
-    first_id: str
-    last_id: str
-    checkpoints: int
-    format: int
-    inline_channels: Any
-    blob_channels: Any
 
 
 class ThreadsReply(NamedTuple):
@@ -111,26 +86,25 @@ def threads_page(
     """
     asked = page._replace(filter=narrowing(wanted, contains=d.filter_contains))
     rows: list[Row] = []
-    others: ThreadPage | None = asked
-    if asked.marked:
-        replies = yield d.select_marked_threads(asked)
-        rows, others = nlargest(asked.limit, chain.from_iterable(replies), key=_age), None
-    elif not asked.prefix:
-        others = yield from _newest(
-            d, asked, rows, (reach or min(FILTERED, NEAR * asked.limit)) if asked.filter else None
-        )
     complete = True
-    if others is not None and len(rows) < page.limit:
-        key, texts = (None, ()) if asked.prefix else (yield from _searchable(d, codec, wanted))
-        if key is not None:
-            (found,) = yield d.select_searched_threads(others, key, texts)
-            rows += found
-        elif asked.prefix:
-            rows += yield from _by_id(d, others)
-        elif reach is None:
-            rows += yield from _searched(d, others)
-        else:
-            complete = False
+    if asked.marked:
+        name = "threads_failed" if asked.marked == "failed" else "threads_waiting"
+        replies = yield d.ask_each(name, map(Range._asdict, d.ranges(asked.prefix)), **asked.params())
+        rows = nlargest(asked.limit, chain.from_iterable(replies), key=_age)
+    elif asked.prefix:
+        rows = yield from _by_id(d, asked)
+    else:
+        most = (reach or min(FILTERED, NEAR * asked.limit)) if asked.filter else None
+        others = yield from _newest(d, asked, rows, most)
+        if others is not None and others.limit > 0:
+            key, texts = yield from _searchable(d, codec, wanted)
+            if key is not None:
+                (found,) = yield d.select_searched_threads(others, key, texts)
+                rows += found
+            elif reach is None:
+                rows += yield from _searched(d, others)
+            else:
+                complete = False
     rows = [row for row in rows if row[2] >= page.floor]
     if len(rows) == page.limit:
         checkpoint_id, last = min(map(_age, rows))
@@ -153,7 +127,7 @@ def _newest(d: SqlDialect, asked: ThreadPage, rows: list[Row], most: int | None)
     searched, reach = 0, NEAR * asked.limit
     while asked.limit > 0 and (most is None or searched < most):
         reach = min(reach, FARTHEST, reach if most is None else most - searched)
-        (found,) = yield d.select_newest_threads(asked, reach)
+        (found,) = yield d.ask("threads_newest", **asked.params(), reach=reach)
         end = next((row for row in found if row[1] is None), None)
         if end is None:
             rows += found
@@ -203,7 +177,7 @@ def _by_id(d: SqlDialect, asked: ThreadPage) -> Steps[list[Row]]:
 def _some_by_id(d: SqlDialect, asked: ThreadPage, ranges: list[Range]) -> Steps[tuple[list[Row], list[Range]]]:
     """Return the rows of a page of the first threads in some ranges, and the ranges that remain."""
     within, *others = ranges
-    (found,) = yield d.select_threads_by_id(asked, within, THREADS)
+    (found,) = yield d.ask("threads_by_id", **asked.params(), **within._asdict(), threads=THREADS)
     rest = [within._replace(bottom=right_above(row[0])) for row in found if row[1] is None]
     return [row for row in found if row[1] is not None], rest + others
 
@@ -241,11 +215,14 @@ def tenants(d: SqlDialect) -> Steps[list[str]]:
         if hides:
             _say_that_tenants_are_hidden(d)
     found: list[str] = []
+    above = chr(ord(TENANT_MARK) + 1)
+    (within,) = d.ranges() if d.tenant else (Range(TENANT_MARK, above),)
     while True:
-        (rows,) = yield d.select_next_tenant(found[-1] if found else "")
+        (rows,) = yield d.ask("thread_ids", **within._asdict(), threads=1)
         if not rows:
             return found
         found.append(rows[0][0].split(TENANT_MARK)[1])
+        within = within._replace(bottom=f"{TENANT_MARK}{found[-1]}{above}")
 
 
 def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
@@ -326,42 +303,6 @@ def history_page(d: SqlDialect, codec: ValueCodec, page: Page, wanted: Sequence[
     return HistoryReply(records, piece.after([(row[2], d.own_thread_id(row[0]), row[1]) for row in rows]))
 
 
-@operation("snapshot")
-def runs_of_thread(d: SqlDialect, codec: ValueCodec, thread_id: str) -> Steps[list[RunRecord]]:
-    """Return the runs of a thread; the one that began last is first.
-
-    Round trips: 1, and one more if values show whether a run is finished; one more for each last checkpoint with such a
-        value in a blob, or older than format 4.
-    Rows: the checkpoints of the root graph, and the last one of each run.
-    Snapshot: one read snapshot.
-    Raises: CorruptCheckpoint.
-    """
-    (rows,) = yield d.ask("select_runs", thread_id=thread_id)
-    lasts = [_Last._make(row) for row in rows]
-    waiting, in_documents, anywhere = set(), [], []
-    for last in lasts:
-        inline, blobs = d.names(last.inline_channels), d.names(last.blob_channels)
-        key = Key(thread_id, "", last.last_id)
-        if any(channel == _START or channel.startswith(_BRANCH) for channel in (*inline, *blobs)):
-            waiting.add(last.last_id)
-        elif last.format < FORMAT_WITH_SENDS or any(map(_decides, blobs)):
-            anywhere.append(key)
-        elif any(map(_decides, inline)):
-            in_documents.append(key)
-    documents = (yield d.ask_each("select_document", map(Key._asdict, in_documents))) if in_documents else []
-    for key, ((type_, data),) in zip(in_documents, documents, strict=True):
-        decoder = Decoder(codec, thread_id, "", key.checkpoint_id or "")
-        document = yield from offload(len(data), decoder.document, type_, data)
-        if any(starts(*each) for each in document["channel_values"].items()):
-            waiting.add(key.checkpoint_id or "")
-    for key in anywhere:
-        found = yield from get_tuple(d, codec, _no_version, None, key).start()
-        if found and any(starts(*each) for each in found.checkpoint["channel_values"].items()):
-            waiting.add(key.checkpoint_id or "")
-    runs = [RunRecord(*last[:4], last.last_id not in waiting) for last in lasts]
-    return sorted(runs, key=lambda run: run.first_id, reverse=True)
-
-
 def _size(rows: Sequence[Row]) -> int:
     return sum(len(row[6]) for row in rows)
 
@@ -384,27 +325,3 @@ def _records(
         if matches(metadata, wanted, contains=d.filter_contains):
             found.append(CheckpointRecord(*location, parent_id, run_id, metadata))
     return sorted(found, key=lambda one: (one.checkpoint_id, one.thread_id, one.checkpoint_ns), reverse=True)
-
-
-def _decides(channel: str) -> bool:
-    """Whether the value of a channel shows if a task is still to be started."""
-    return channel == TASKS or channel.startswith(_JOIN)
-
-
-def _no_version(*_: None) -> str:
-    """Return a version for sends that are read from a parent's writes; nobody looks at it."""
-    return "1"
-
-
-def starts(channel: str, value: Any) -> bool:
-    """Return whether the value of a channel for sends or predecessors shows that a task is still to be started."""
-    if channel == TASKS:
-        return bool(value)
-    # The value of `join:a+b:c` lists the predecessors that are done. Once all are, their joined names are as long as
-    # `a+b`.
-    names = channel.removeprefix(_JOIN).rpartition(":")[0] if channel.startswith(_JOIN) else None
-    return (
-        names is not None
-        and isinstance(value, (set, frozenset, list, tuple))
-        and len("+".join(map(str, value))) == len(names)
-    )

@@ -34,7 +34,7 @@ def moved_threads(d: SqlDialect, store: str, after: str) -> Steps[Sequence[str]]
 
     Round trips: 1.
     """
-    replies = yield d.select_moves(store, after, PAGE)
+    replies = yield d.ask_each("select_moves", map(Range._asdict, d.ranges_after(after)), store=store, limit=PAGE)
     return [d.own_thread_id(row[0]) for row in next(filter(None, replies), [])]
 
 

@@ -71,7 +71,8 @@ def piece_of(d: SqlDialect, page: Page) -> Steps[Piece | None]:
 def _of_store(d: SqlDialect, page: Page) -> Steps[Piece]:
     if not page.floor:
         # Of the id itself, rows are left only below a thread. Otherwise the piece might be empty, and all after it.
-        (found,) = yield d.select_id_below(right_above(page.before) if page.thread_below else page.before, REACH)
+        before = right_above(page.before) if page.thread_below else page.before
+        (found,) = yield d.ask("select_id_below", before=before, reach=REACH)
         page = page._replace(floor=found[0][0] if found else LOWEST)
     # The rows of the lowest id belong to the piece, however many threads have that id.
     rest = page._replace(before=page.floor, thread_below="", ns_below="", floor="")
@@ -97,7 +98,7 @@ def _of_thread(d: SqlDialect, page: Page) -> Steps[Piece | None]:
 def _first_keys(d: SqlDialect, page: Page) -> Steps[Ahead]:
     """Read all keys of a small thread, or the namespaces of a larger one if they are few."""
     thread_id = page.thread_id or ""
-    (keys,) = yield d.select_keys(thread_id, SMALL + 1)
+    (keys,) = yield d.ask("select_keys", thread_id=thread_id, limit=SMALL + 1)
     if len(keys) <= SMALL:
         asked = [
             (checkpoint_id, checkpoint_ns)
@@ -106,7 +107,7 @@ def _first_keys(d: SqlDialect, page: Page) -> Steps[Ahead]:
         ]
         spaces = list({checkpoint_ns for _, checkpoint_ns in keys})
         return Ahead(sorted(asked, reverse=True), spaces, following=0)
-    (found,) = yield d.select_namespaces(thread_id, SPACES + 1)
+    (found,) = yield d.ask("select_namespaces", thread_id=thread_id, limit=SPACES + 1)
     return Ahead([], [row[0] for row in found] if len(found) <= SPACES else None, following=page.limit)
 
 

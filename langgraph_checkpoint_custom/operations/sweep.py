@@ -1,31 +1,54 @@
-"""What a sweep reads of a thread, what it decides about it, and what it does.
+"""Sweeps: which threads they visit, what they decide about each and do with it, and what is stored about them.
 
 Must not know: SQL, connections, the clock: times come as seconds since 1970.
 
-`due.py` says which threads a sweep visits; `retention.py` has the sweep itself, and its dry run.
+`retention.py` has the sweep itself, and its dry run.
+
+A thread has a row in `threads`, with the time at which a sweep has to visit it again. A sweep that keeps a number of
+checkpoints first makes the threads due that have grown, which it finds by the times in checkpoint ids. Whatever a visit
+keeps is due again after a week at the latest, and once a week each thread gets a row that has none. So a thread that no
+rule has found is late by a week, and never missed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence, Set
-from datetime import timezone
+from datetime import datetime, timedelta, timezone
 from hashlib import sha256
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Literal, NamedTuple
 from zlib import crc32
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, one_trip, operation
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation
+from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.filter import Condition, matches
-from langgraph_checkpoint_custom.model.keys import Key
-from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, superseded
-from langgraph_checkpoint_custom.model.records import time_from
+from langgraph_checkpoint_custom.model.id_times import IdRange, ids_between
+from langgraph_checkpoint_custom.model.keys import Key, Range, right_above
+from langgraph_checkpoint_custom.model.outline import Outline, OutlineRow, Place, Removal, superseded
+from langgraph_checkpoint_custom.model.records import SweepStatus, time_from
 from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, remove, sends_for
-from langgraph_checkpoint_custom.operations.due import WEEK
 from langgraph_checkpoint_custom.operations.interrupts import waiting
 from langgraph_checkpoint_custom.operations.sizes import ALL, SizeRow, Total
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+# Seconds after which each thread is visited again.
+WEEK = 7 * 86_400.0
+# Seconds: a checkpoint may be committed that long after its id was made, and clocks may differ by that much.
+LATE = 3_600.0
+# Threads that one statement arms, or lists: on SQLite, it keeps puts waiting.
+ARMED = 2_000
+# Threads that one statement counts.
+COUNTED = 10_000
+# Threads that are due, for one statement.
+DUE = 200
+# New checkpoints, for one statement.
+GROWN = 2_000
+
+
+# What is decided about a thread
 
 
 class Policy(NamedTuple):
@@ -110,29 +133,26 @@ class Outcome(NamedTuple):
 def sweep_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Policy, now: float) -> Steps[Outcome]:
     """Delete what a policy does not keep of a thread, and say when to visit it again.
 
-    Round trips: 3, with the end of the transaction, for a thread that stays as it is; one more if its time decides, and
-        one more if its metadata does. If something is deleted, one more than that, and then as `prune_thread`.
+    Round trips: 3, with the end of the transaction, for a thread that stays as it is; one more if its time or its
+        metadata decides. If something is deleted, one more than that, and then as `prune_thread`.
     Rows: all checkpoints of the thread, without values.
     Idempotent: yes.
     """
-    rows, labels, arming = yield d.select_for_sweep(thread_id)
-    seen = arming[0][0] if arming else None
-    found = yield from _decide(d, codec, thread_id, policy, now, rows, labels, arming)
+    found = yield from _verdict(d, codec, thread_id, policy, now, lock="alone")
     if found is None:
-        yield d.drop_thread(thread_id)
+        yield d.ask("drop_thread", thread_id=thread_id)
         return Outcome()
-    outline, thread, keep, wait = found
-    removal, removed = yield from offload(len(rows) * DECISION_BYTES, _removal, outline, keep)
+    removal = found.removal
+    again = d.ask("rearm_thread", thread_id=thread_id, due_at=found.due_at, seen=found.seen)
     if not (removal.gone or removal.hidden):
-        yield d.rearm_thread(thread_id, now + wait, seen)
-        return Outcome(_applies(thread))
+        yield again
+        return Outcome(found.applies)
     sizes = d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL).statements
-    more = d.ask("delete_all_writes", thread_id=thread_id).statements if keep == 0 else ()
+    more = d.ask("delete_all_writes", thread_id=thread_id).statements if removal.empties() else ()
     (before,) = yield from remove(d, thread_id, removal, first=sizes, more=more)
-    again = d.rearm_thread(thread_id, now + wait, seen)
-    *_, after = yield again._replace(statements=[*(again.statements if keep else ()), *sizes])
+    *_, after = yield again._replace(statements=[*(() if removal.empties() else again.statements), *sizes])
     # If a run has stored its next checkpoint meanwhile, the thread stays, and is visited again.
-    return Outcome(_applies(thread), not after, removed, max(0, _bytes(before) - _bytes(after)))
+    return Outcome(found.applies, not after, found.removed, max(0, _bytes(before) - _bytes(after)))
 
 
 @operation("read")
@@ -142,72 +162,94 @@ def look_at_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Pol
     Round trips: 1; one more if its time or its metadata decides, and one more if it would be deleted.
     Rows: all checkpoints of the thread, without values.
     """
-    rows, labels, arming = yield d.read_for_sweep(thread_id)
-    found = yield from _decide(d, codec, thread_id, policy, now, rows, labels, arming)
+    found = yield from _verdict(d, codec, thread_id, policy, now)
     if found is None:
         return Outcome()
-    outline, thread, keep, _ = found
-    _, removed = yield from offload(len(rows) * DECISION_BYTES, _removal, outline, keep)
     freed = 0
-    if keep == 0:
+    if found.removal.empties():
         (sizes,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
         freed = _bytes(sizes)
-    return Outcome(_applies(thread), keep == 0, removed, freed)
+    return Outcome(found.applies, found.removal.empties(), found.removed, freed)
 
 
-def _applies(thread: Thread) -> bool:
-    return thread.is_wanted or thread.ttl is not None
+class _Verdict(NamedTuple):
+    """What a sweep does with a thread.
+
+    Attributes:
+        removal: What goes.
+        removed: How many of the checkpoints go that are not hidden.
+        applies: Whether the policy applies to the thread.
+        due_at: When to visit it again.
+        seen: When it was due, if it has a row.
+    """
+
+    removal: Removal
+    removed: int
+    applies: bool
+    due_at: float
+    seen: float | None
 
 
-def _decide(
+def _verdict(
     d: SqlDialect,
     codec: ValueCodec,
     thread_id: str,
     policy: Policy,
     now: float,
-    rows: Sequence[Row],
-    labels: Sequence[Row],
-    arming: Sequence[Row],
-) -> Steps[tuple[Outline, Thread, int | None, float] | None]:
-    """Return the outline of a thread, what decides about it, and its `fate`; None if it has no checkpoint."""
-    sends = yield from sends_for(d, thread_id, rows)
-    places = {name: (checkpoint_ns, checkpoint_id) for name, checkpoint_ns, checkpoint_id in labels}
-    outline = yield from offload(len(rows) * DECISION_BYTES, Outline, rows, places, sends)
-    namespaces = {name: ids for name in sorted(outline.namespaces) if (ids := outline.visible(name))}
-    if not namespaces:
-        return None
-    _, ttl, strategy = arming[0] if arming else (0.0, None, None)
-    age = None
-    if ttl is not None or policy.older_than is not None:
-        newest = max(((ids[-1], name) for name, ids in namespaces.items()))
-        time = yield from _time_of(d, codec, Key(thread_id, newest[1], newest[0]))
-        age = None if time is None else max(0.0, now - time)
-    is_wanted = True
-    if policy.wanted:
-        first = min(namespaces)
-        is_wanted = yield from _matches(d, codec, Key(thread_id, first, namespaces[first][-1]), policy.wanted)
-    is_waiting = False
-    if policy.keep_waiting and ttl is not None and age is not None and age > ttl and "" in namespaces:
-        is_waiting = yield from _waits(d, codec, Key(thread_id, "", namespaces[""][-1]))
-    thread = Thread(is_wanted, bool(labels), age, ttl, strategy, is_waiting)
-    wait = WEEK * (1 - crc32(thread_id.encode()) / 2**33)  # Not all threads in the same hour.
-    return outline, thread, *fate(policy, thread, wait)
+    *,
+    lock: Literal["alone"] | None = None,
+) -> Steps[_Verdict | None]:
+    """Decide about a thread; None if it has no checkpoint.
 
-
-def _removal(outline: Outline, keep: int | None) -> tuple[Removal, int]:
-    """Return what goes if a number of checkpoints is kept, and how many of the checkpoints that are not hidden."""
-    chosen: Set[Place] = set()
-    if keep is not None:
-        chosen = superseded(outline, keep) if keep else outline.rows.keys()
-    return Removal(outline, chosen), sum(not outline.rows[place].hidden for place in chosen)
-
-
-def _time_of(d: SqlDialect, codec: ValueCodec, key: Key) -> Steps[float | None]:
-    """Return when LangGraph made a checkpoint; None if its document has no time, or cannot be read.
-
-    Round trips: 1.
+    Round trips: 1, and 1 if its time or metadata decides; 1 more if there are checkpoints older than format 4.
     """
-    (rows,) = yield d.select_document(key)
+    names = "select_outline", "select_labels", "select_arming"
+    rows, labels, arming = yield d.ask(*names, lock=lock, thread_id=thread_id)
+    if all(OutlineRow._make(row).hidden for row in rows):
+        return None
+    sends = yield from sends_for(d, thread_id, rows)
+
+    def look() -> tuple[Outline, Place, Place]:
+        """Return the outline, the newest checkpoint of all namespaces, and that of the first one."""
+        outline = Outline(rows, {name: (space, checkpoint_id) for name, space, checkpoint_id in labels}, sends)
+        places = [place for place, row in outline.rows.items() if not row.hidden] or list(outline.rows)
+        first, _ = min(places)
+        return outline, max(places, key=itemgetter(1, 0)), max(place for place in places if place[0] == first)
+
+    outline, newest, first = yield from offload(len(rows) * DECISION_BYTES, look)
+    seen, ttl, strategy = arming[0] if arming else (None, None, None)
+    newest_key, first_key = Key(thread_id, *newest), Key(thread_id, *first)
+    asked: dict[str, RoundTrip] = {}
+    if ttl is not None or policy.older_than is not None:
+        asked["newest"] = d.ask("select_document", **newest_key._asdict())
+    if policy.wanted:
+        asked["metadata"] = d.ask("select_metadata", **first_key._asdict())
+    if ttl is not None and policy.keep_waiting and not first_key.checkpoint_ns:
+        asked["writes"] = d.ask("select_questions", **first_key._asdict())
+        asked["first"] = d.ask("select_document", **first_key._asdict())
+    replies = dict(zip(asked, (yield one_trip(list(asked.values()))), strict=True)) if asked else {}
+    age = _age(codec, newest_key, replies["newest"], now) if "newest" in replies else None
+    is_wanted = is_waiting = False
+    if metadata := replies.get("metadata"):
+        is_wanted = _matches(codec, first_key, metadata, policy.wanted, contains=d.filter_contains)
+    if "first" in replies and ttl is not None and age is not None and age > ttl:
+        is_waiting = _waits(codec, first_key, replies["writes"], replies["first"])
+    thread = Thread(is_wanted or not policy.wanted, bool(labels), age, ttl, strategy, is_waiting)
+    wait = WEEK * (1 - crc32(thread_id.encode()) / 2**33)  # Not all threads in the same hour.
+    keep, wait = fate(policy, thread, wait)
+
+    def decide() -> tuple[Removal, int]:
+        chosen: Set[Place] = set()
+        if keep is not None:
+            chosen = superseded(outline, keep) if keep else outline.rows.keys()
+        return Removal(outline, chosen), sum(not outline.rows[place].hidden for place in chosen)
+
+    removal, removed = yield from offload(len(rows) * DECISION_BYTES, decide)
+    return _Verdict(removal, removed, thread.is_wanted or ttl is not None, now + wait, seen)
+
+
+def _age(codec: ValueCodec, key: Key, rows: Sequence[Row], now: float) -> float | None:
+    """Return the seconds since LangGraph made a checkpoint; None if its document has no time, or cannot be read."""
     try:
         ((type_, data),) = rows
         decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "")
@@ -216,33 +258,25 @@ def _time_of(d: SqlDialect, codec: ValueCodec, key: Key) -> Steps[float | None]:
         return None
     if time is None:
         return None
-    return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp()
+    return max(0.0, now - (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp())
 
 
-def _waits(d: SqlDialect, codec: ValueCodec, key: Key) -> Steps[bool]:
-    """Return whether a checkpoint has an open interrupt, or one that cannot be read: then nobody knows.
-
-    Round trips: 1.
-    """
-    writes, document = yield one_trip([d.ask("select_questions", **key._asdict()), d.select_document(key)])
+def _waits(codec: ValueCodec, key: Key, writes: Sequence[Row], document: Sequence[Row]) -> bool:
+    """Return whether a checkpoint has an open interrupt, or one that cannot be read: then nobody knows."""
     try:
         return bool(waiting(codec, [(key.checkpoint_id or "", key.thread_id)], [writes], [document]))
     except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
         return True
 
 
-def _matches(d: SqlDialect, codec: ValueCodec, key: Key, wanted: Sequence[Condition]) -> Steps[bool]:
-    """Return whether the metadata of a checkpoint matches a filter; metadata that cannot be read does not.
-
-    Round trips: 1.
-    """
-    (rows,) = yield d.select_metadata(key)
+def _matches(codec: ValueCodec, key: Key, rows: Sequence[Row], wanted: Sequence[Condition], *, contains: bool) -> bool:
+    """Return whether the metadata of a checkpoint matches a filter; metadata that cannot be read does not."""
     try:
         ((type_, data),) = rows
         metadata = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "").metadata(type_, data)
     except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
         return False
-    return matches(metadata, wanted, contains=d.filter_contains)
+    return matches(metadata, wanted, contains=contains)
 
 
 def _bytes(sizes: Sequence[Row]) -> int:
@@ -252,32 +286,234 @@ def _bytes(sizes: Sequence[Row]) -> int:
 # Threads that max_bytes may delete
 
 
-class Prospect(NamedTuple):
-    """A thread that `max_bytes` may delete.
+class Fit(NamedTuple):
+    """Whether a thread fits into some bytes, or stays because of a label.
 
     Attributes:
-        newest: The id of its newest checkpoint of all namespaces.
-        checkpoints: The number of checkpoints that are not hidden.
-        labelled: Whether any has a label.
+        stays: Whether it does.
+        checkpoints: The number of its checkpoints that are not hidden.
+        bytes: The bytes of its values.
     """
 
-    newest: str
+    stays: bool
     checkpoints: int
-    labelled: bool
+    bytes: int
 
 
 @operation("read")
-def prospect(d: SqlDialect, thread_id: str) -> Steps[Prospect | None]:
-    """Return what decides whether a thread can be deleted; None if it has no checkpoint.
+def look_at_size(d: SqlDialect, thread_id: str, room: int) -> Steps[Fit]:
+    """Return whether a thread fits into a number of bytes.
 
     Round trips: 1.
-    Rows: all checkpoints of the thread, without values.
+    Rows: all checkpoints of the thread, without values; all its rows are counted.
     """
-    rows, labels = yield d.read_outline(thread_id)
+    fit, _ = yield from _fit(d, thread_id, room)
+    return fit
 
-    def look() -> Prospect | None:
-        outline = Outline(rows, {})
-        ids = [row.checkpoint_id for row in outline.rows.values() if not row.hidden]
-        return Prospect(max(ids), len(ids), bool(labels)) if ids else None
 
-    return (yield from offload(len(rows) * DECISION_BYTES, look))
+@operation("exclusive")
+def delete_unless_it_fits(d: SqlDialect, thread_id: str, room: int) -> Steps[Fit]:
+    """Do as `look_at_size`, and delete the thread unless it stays, with writes whose checkpoint was never stored.
+
+    Round trips: as `prune_thread`, and one more.
+    Idempotent: yes.
+    """
+    fit, outline = yield from _fit(d, thread_id, room, lock="alone")
+    if not fit.stays:
+        more = d.ask("delete_all_writes", thread_id=thread_id).statements
+        yield from remove(d, thread_id, Removal(outline, outline.rows.keys()), more=more)
+        (left,) = yield d.ask("select_keys", thread_id=thread_id, limit=1)
+        fit = fit._replace(stays=bool(left))  # A run has stored its next checkpoint meanwhile.
+    return fit
+
+
+def _fit(
+    d: SqlDialect, thread_id: str, room: int, *, lock: Literal["alone"] | None = None
+) -> Steps[tuple[Fit, Outline]]:
+    outlined = d.ask("select_outline", "select_labels", lock=lock, thread_id=thread_id)
+    rows, labels, sizes = yield one_trip([outlined, d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)])
+    outline = yield from offload(len(rows) * DECISION_BYTES, Outline, rows)
+    checkpoints, size = sum(not row.hidden for row in outline.rows.values()), _bytes(sizes)
+    return Fit(not checkpoints or bool(labels) or size <= room, checkpoints, size), outline
+
+
+# What is stored about the sweeps
+
+
+class LastSweep(NamedTuple):
+    """What the sweeps of a tenant have done; `armed_at` is 0 if they have still to arm all threads.
+
+    Checkpoints that were stored since `started_at` have not been looked for.
+    """
+
+    policy: str
+    armed_at: float
+    started_at: float
+    finished_at: float | None
+
+
+@operation("write")
+def set_ttl(d: SqlDialect, thread_id: str, ttl_seconds: float | None, strategy: str | None) -> Steps[bool]:
+    """Store the time to live of a thread, or that it has none; return whether there was ever a sweep.
+
+    Round trips: 1.
+    Idempotent: yes.
+    Raises: CheckpointNotFound.
+    """
+    names = "set_ttl", "select_sweep"
+    rows, sweeps = yield d.ask(*names, lock="shared", thread_id=thread_id, ttl_seconds=ttl_seconds, strategy=strategy)
+    if not rows:
+        raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint yet; call set_ttl() after its first run")
+    return bool(sweeps)
+
+
+@operation("read")
+def sweep_status(d: SqlDialect, now: float) -> Steps[SweepStatus]:
+    """Return what the sweeps of a tenant have done, and what is due.
+
+    Round trips: 1.
+    Rows: up to 10,000 threads.
+    """
+    rows, ((overdue, since),) = yield d.ask("select_sweep", "count_due", now=now, limit=COUNTED)
+    finished_at = LastSweep._make(rows[0]).finished_at if rows else None
+    return SweepStatus(
+        None if finished_at is None else datetime.fromtimestamp(finished_at, timezone.utc),
+        overdue,
+        timedelta(seconds=now - since if overdue else 0),
+    )
+
+
+@operation("read")
+def last_sweep(d: SqlDialect) -> Steps[LastSweep | None]:
+    """Return what the sweeps of a tenant have done; None if there was none.
+
+    Round trips: 1.
+    """
+    (rows,) = yield d.ask("select_sweep")
+    return LastSweep._make(rows[0]) if rows else None
+
+
+@operation("write")
+def begin_policy(d: SqlDialect, policy: str) -> Steps[None]:
+    """Store what the sweeps keep from now on. All threads have still to be armed.
+
+    Round trips: 1.
+    Idempotent: yes.
+    """
+    yield d.ask("begin_policy", policy=policy)
+
+
+@operation("write")
+def note_sweep(d: SqlDialect, sweep: LastSweep) -> Steps[None]:
+    """Store what a sweep has done; without `finished_at`, when the one before has ended is left as it was.
+
+    If one with another policy has begun since, that may have found threads that were armed here. Then both begin anew.
+
+    Round trips: 1; 2 after another policy.
+    Idempotent: yes.
+    """
+    (rows,) = yield d.ask("note_sweep", **sweep._asdict())
+    if not rows:
+        yield d.ask("begin_policy", policy="")
+
+
+# Pages: each operation returns the threads that it has found, and where the next page begins; None after the last one.
+
+
+@operation("write")
+def arm_page(d: SqlDialect, within: Range, *, again: bool) -> Steps[tuple[Sequence[str], Range | None]]:
+    """Insert the rows of the first threads of a range that have none; with `again`, all of them are then due.
+
+    Returns no threads.
+
+    Round trips: 1.
+    Rows: one of each of up to 2,000 threads, twice.
+    Idempotent: yes.
+    """
+    names = "threads_counted", "arm_threads"
+    ((number, last),), _ = yield d.ask(*names, **within._asdict(), threads=ARMED, again=again)
+    return (), within._replace(bottom=right_above(last)) if number == ARMED else None
+
+
+@operation("read")
+def ids_page(d: SqlDialect, within: Range) -> Steps[tuple[Sequence[str], Range | None]]:
+    """Return the first threads of a range.
+
+    Round trips: 1.
+    Rows: one of each of up to 2,000 threads.
+    """
+    (rows,) = yield d.ask("thread_ids", **within._asdict(), threads=ARMED)
+    rest = within._replace(bottom=right_above(rows[-1][0])) if len(rows) == ARMED else None
+    return [d.own_thread_id(stored) for (stored,) in rows], rest
+
+
+Due = tuple[float, str]
+"""When a thread is due, and the thread."""
+BEFORE_ALL: Due = -1.0, ""
+
+
+@operation("read")
+def due_page(d: SqlDialect, now: float, after: Due) -> Steps[tuple[Sequence[str], Due | None]]:
+    """Return the threads that are due, after another one.
+
+    Round trips: 1.
+    Rows: up to 200 threads.
+    """
+    due_after, thread_id = after
+    (rows,) = yield d.ask("select_due", now=now, due_after=due_after, thread_id=thread_id, limit=DUE)
+    ids = [d.own_thread_id(stored) for stored, _ in rows]
+    return ids, (rows[-1][1], ids[-1]) if len(rows) == DUE else None
+
+
+class Grown(NamedTuple):
+    """Where new checkpoints are: those of the first range begin after this thread."""
+
+    ranges: Sequence[IdRange]
+    thread_id: str = ""
+
+
+def grown_since(started_at: float, now: float) -> Grown:
+    """Return where the checkpoints are that were stored since a sweep began.
+
+    One whose id says a later time, or none, is not among them.
+    """
+    return Grown(ids_between(started_at - LATE, now + LATE))
+
+
+@operation("read")
+def grown_page(d: SqlDialect, within: Grown) -> Steps[tuple[Sequence[str], Grown | None]]:
+    """Return threads that have grown.
+
+    Round trips: 1.
+    Rows: up to 2,000 checkpoints of each range.
+    """
+    return (yield from _grown(d, within))
+
+
+@operation("write")
+def hasten_page(d: SqlDialect, now: float, within: Grown) -> Steps[tuple[Sequence[str], Grown | None]]:
+    """Make threads due that have grown, after those that are due already. Returns no threads.
+
+    Round trips: 1, and one more if there are any.
+    Rows: up to 2,000 checkpoints of each range.
+    Idempotent: yes.
+    """
+    thread_ids, rest = yield from _grown(d, within)
+    if thread_ids:
+        yield d.ask_each("hasten_thread", ({"thread_id": each} for each in thread_ids), due_at=now)
+    return (), rest
+
+
+def _grown(d: SqlDialect, within: Grown) -> Steps[tuple[Sequence[str], Grown | None]]:
+    ranges = list(within.ranges)
+    starts = [within.thread_id, *[""] * (len(ranges) - 1)]
+    asked = ({**each._asdict(), "thread_id": start} for each, start in zip(ranges, starts, strict=True))
+    replies = yield d.ask_each("select_grown", asked, limit=GROWN)
+    found: set[str] = set()
+    for rows in replies:
+        found.update(d.own_thread_id(stored) for _, stored in rows)
+        if len(rows) == GROWN:
+            last_id, last = rows[-1]
+            return sorted(found), Grown([ranges[0]._replace(bottom=last_id), *ranges[1:]], d.own_thread_id(last))
+        del ranges[0]
+    return sorted(found), None

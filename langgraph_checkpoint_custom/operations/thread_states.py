@@ -1,29 +1,36 @@
-"""What a thread is in: failed, waiting, unfinished or done; and the lists of the threads that are in a state.
+"""What is left to do in a thread: its state, the lists of the threads that are in a state, and its runs.
 
 Must not know: SQL, connections.
 
-A thread is in the state of its newest checkpoint, which may be read with objects or raw.
+A thread is in the state of its newest checkpoint, which may be read with objects or raw: failed, waiting, unfinished or
+done. The last checkpoint of a run shows whether the run is finished.
+
+For each task that is still to be started, LangGraph leaves a value in a channel: `branch:to:…` for a node, `__start__`
+for the input, `__pregel_tasks` for sends, `join:…` for a node whose predecessors are all done. Of the last two kinds,
+the value decides. A graph that is made of `Pregel` itself, with channels of other names, always looks finished.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import ERROR, TASKS
 
+from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.encoding.raw import object_of, plain
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import Condition
 from langgraph_checkpoint_custom.model.keys import Key
-from langgraph_checkpoint_custom.model.records import ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
+from langgraph_checkpoint_custom.model.records import RunRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.interrupts import open_among
-from langgraph_checkpoint_custom.operations.list_threads import ThreadsReply, starts, threads_page
+from langgraph_checkpoint_custom.operations.list_threads import ThreadsReply, threads_page
 from langgraph_checkpoint_custom.operations.read import get_tuple
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -31,8 +38,7 @@ State = Literal["failed", "waiting", "unfinished", "done"]
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
-# Channels of LangGraph's own, which say what runs next.
-_BRANCH, _JOIN, _START = "branch:to:", "join:", "__start__"
+_BRANCH, _JOIN, _START = "branch:", "join:", "__start__"
 
 
 def state_of(found: CheckpointTuple) -> State:
@@ -68,8 +74,32 @@ def _finished(writes: Sequence[PendingWrite]) -> set[str]:
     return {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
 
 
+def _starts_a_node(channel: str) -> bool:
+    """Whether any value of a channel shows that a task is still to be started."""
+    return channel == _START or channel.startswith(_BRANCH)
+
+
+def _decides(channel: str) -> bool:
+    """Whether the value of a channel shows if a task is still to be started."""
+    return channel == TASKS or channel.startswith(_JOIN)
+
+
+def _starts(channel: str, value: Any) -> bool:
+    """Return whether the value of a channel for sends or predecessors shows that a task is still to be started."""
+    if channel == TASKS:
+        return bool(value)
+    # The value of `join:a+b:c` lists the predecessors that are done. Once all are, their joined names are as long as
+    # `a+b`.
+    names = channel.removeprefix(_JOIN).rpartition(":")[0] if channel.startswith(_JOIN) else None
+    return (
+        names is not None
+        and isinstance(value, (set, frozenset, list, tuple))
+        and len("+".join(map(str, value))) == len(names)
+    )
+
+
 def _is_next(channel: str, value: Any) -> bool:
-    return channel == _START or channel.startswith(_BRANCH) or starts(channel, _content(value))
+    return _starts_a_node(channel) or _starts(channel, _content(value))
 
 
 def next_nodes(values: Mapping[str, Any]) -> list[str]:
@@ -89,6 +119,11 @@ def _content(value: Any) -> Any:
     """Return what a stored object is created from; other values as they are."""
     stored = object_of(value) if type(value := plain(value)) is Extension else None
     return value if stored is None else stored.content
+
+
+def _no_version(*_: None) -> str:
+    """Return a version for sends that are read from a parent's writes; nobody looks at it."""
+    return "1"
 
 
 @operation("read")
@@ -117,10 +152,58 @@ def threads_in_state(
         newest = record.newest
         key = Key(record.thread_id, newest.checkpoint_ns, newest.checkpoint_id)
         try:
-            read = yield from get_tuple(d, codec, lambda *_: "1", None, key).start()
+            read = yield from get_tuple(d, codec, _no_version, None, key).start()
         except CorruptCheckpoint as error:
             _LOG.warning("the state of thread %r is not known, so it is left out: %s", record.thread_id, error)
             continue
         if read is not None and state_of(read) == state:
             found.append(record)
     return reply._replace(threads=found)
+
+
+class _Last(NamedTuple):
+    """A row of `select_runs`: a run, and what the row of its last checkpoint says."""
+
+    run_id: str | None
+    first_id: str
+    last_id: str
+    checkpoints: int
+    format: int
+    inline_channels: Any
+    blob_channels: Any
+
+
+@operation("snapshot")
+def runs_of_thread(d: SqlDialect, codec: ValueCodec, thread_id: str) -> Steps[list[RunRecord]]:
+    """Return the runs of a thread; the one that began last is first.
+
+    Round trips: 1, and one more if values show whether a run is finished; one more for each last checkpoint with such a
+        value in a blob, or older than format 4.
+    Rows: the checkpoints of the root graph, and the last one of each run.
+    Snapshot: one read snapshot.
+    Raises: CorruptCheckpoint.
+    """
+    (rows,) = yield d.ask("select_runs", thread_id=thread_id)
+    lasts = [_Last._make(row) for row in rows]
+    waiting, in_documents, anywhere = set(), [], []
+    for last in lasts:
+        inline, blobs = d.names(last.inline_channels), d.names(last.blob_channels)
+        key = Key(thread_id, "", last.last_id)
+        if any(_starts_a_node(channel) for channel in (*inline, *blobs)):
+            waiting.add(last.last_id)
+        elif last.format < FORMAT_WITH_SENDS or any(map(_decides, blobs)):
+            anywhere.append(key)
+        elif any(map(_decides, inline)):
+            in_documents.append(key)
+    documents = (yield d.ask_each("select_document", map(Key._asdict, in_documents))) if in_documents else []
+    for key, ((type_, data),) in zip(in_documents, documents, strict=True):
+        decoder = Decoder(codec, thread_id, "", key.checkpoint_id or "")
+        document = yield from offload(len(data), decoder.document, type_, data)
+        if any(_starts(*each) for each in document["channel_values"].items()):
+            waiting.add(key.checkpoint_id or "")
+    for key in anywhere:
+        found = yield from get_tuple(d, codec, _no_version, None, key).start()
+        if found and any(_starts(*each) for each in found.checkpoint["channel_values"].items()):
+            waiting.add(key.checkpoint_id or "")
+    runs = [RunRecord(*last[:4], last.last_id not in waiting) for last in lasts]
+    return sorted(runs, key=lambda run: run.first_id, reverse=True)

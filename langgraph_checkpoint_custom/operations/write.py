@@ -12,7 +12,7 @@ from langgraph_checkpoint_custom.engine.operation import Offload, Steps, operati
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.operations.delta_history import HistoryRow, ancestor_rows
-from langgraph_checkpoint_custom.operations.leases import claim_lost
+from langgraph_checkpoint_custom.operations.writers import claim_lost
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 

@@ -5,33 +5,37 @@ Must not know: connections, results other than rows of `TupleRow`'s shape.
 `postgres_dialect.py` and `sqlite_dialect.py` complete it. Most methods make one round trip, or return None if none is
 needed. A method `…_form` returns a `Form`, which the saver sends without an operation. A method that both databases
 have in the same way is implemented here, from the statements of the `.sql` files (see `files.py`); only lists are
-written in different ways. This file has the requests of LangGraph's own methods and of claims, `thread_statements.py`
-other requests about threads, and `store_statements.py` requests about all threads and the tables.
+written in different ways. An operation asks for a plain statement by its name, with `Statements.ask`.
 """
 
 from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
+from langgraph_checkpoint_custom.migrations import Migration
+from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
     KIND_MARK,
     CheckpointRow,
     Key,
     Page,
+    Range,
     WriteRow,
     right_above,
 )
-from langgraph_checkpoint_custom.sql.store_statements import StoreStatements
-from langgraph_checkpoint_custom.sql.thread_statements import ThreadStatements
+from langgraph_checkpoint_custom.model.outline import BlobPlace, Copies, Place, Removal
+from langgraph_checkpoint_custom.model.records import ThreadPage
+from langgraph_checkpoint_custom.sql.searchable import index_of, with_key
+from langgraph_checkpoint_custom.sql.statements import Statements
 
 
-class SqlDialect(StoreStatements, ThreadStatements):
+class SqlDialect(Statements):
     """The statements of one database."""
 
     # Storing
@@ -177,18 +181,6 @@ class SqlDialect(StoreStatements, ThreadStatements):
             "highs": self.array([highs[checkpoint_ns] for checkpoint_ns in lows]),
         }
 
-    def select_id_below(self, before: str, reach: int) -> RoundTrip:
-        """Read the checkpoint id, of all threads, that comes after `reach` others below `before`."""
-        return self.ask("select_id_below", before=before, reach=reach)
-
-    def select_keys(self, thread_id: str, limit: int) -> RoundTrip:
-        """Read the ids and namespaces of the first checkpoints of a thread, by namespace; hidden ones too."""
-        return self.ask("select_keys", thread_id=thread_id, limit=limit)
-
-    def select_namespaces(self, thread_id: str, limit: int) -> RoundTrip:
-        """Read the namespaces of a thread, up to a number of them."""
-        return self.ask("select_namespaces", thread_id=thread_id, limit=limit)
-
     def select_newest_keys(self, page: Page, spaces: Sequence[str] | None, limit: int) -> RoundTrip:
         """Read the ids and namespaces of the newest checkpoints of a page, hidden ones too.
 
@@ -218,7 +210,28 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """
         return self.ask("select_delta_history", **key._asdict(), asked=self.array(channels))
 
-    # Deleting
+    # Searchable keys
+
+    def select_searched_threads(self, page: ThreadPage, key: str, texts: Collection[str]) -> RoundTrip:
+        """Read one page of the threads that an index finds by the values of a key."""
+        found = self.statement("threads_searched", **page.params(), shown=self.array([*texts, "?"]))
+        return self._send(self._with_key(found, key))
+
+    def select_searchable(self, keys: Iterable[str]) -> RoundTrip:
+        """Read a row for each key that has an index: its name, and whether this role can use it."""
+        return self.ask("searchable_indexes", names=self.array(list(map(index_of, keys))))
+
+    def make_searchable(self, key: str) -> RoundTrip:
+        """Create the index of a key, and on PostgreSQL the view that it is used through.
+
+        If there is an index already that cannot be used, it is dropped first, by the first statement.
+        """
+        return self._send(*(self._with_key(statement, key) for statement in self._statements("searchable_make")))
+
+    def _with_key(self, statement: Statement, key: str) -> Statement:
+        return statement._replace(sql=with_key(statement.sql, key, key.replace("%", self._percent)))
+
+    # Deletions and copies, which are decided by an outline: model/outline.py
 
     def lock_threads(self, thread_ids: Sequence[str]) -> RoundTrip | None:
         """Hold the locks of these threads alone until the transaction ends; None on SQLite, which has one writer."""
@@ -228,16 +241,145 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def delete_thread(self, thread_id: str) -> RoundTrip:
         """Delete every row of a thread."""
-        return self.ask("delete_thread", locks=self._lock(thread_id), thread_id=thread_id)
+        return self.ask("delete_thread", lock="alone", thread_id=thread_id)
 
-    def select_document(self, key: Key) -> RoundTrip:
-        """Read the document of a checkpoint, without its blobs."""
-        return self._send(self.statement("select_document", **key._asdict()))
+    def remove(
+        self,
+        thread_id: str,
+        removal: Removal,
+        emptied: Mapping[Place, Collection[str]],
+        run_ids: Sequence[str] | None,
+    ) -> RoundTrip:
+        """Change the rows of a thread as a removal says, but for its blobs.
 
-    # Claims
+        If no checkpoint remains, neither does its row in `threads`. The writes of `emptied` checkpoints are deleted but
+        those to some channels; with `run_ids`, those of these runs.
+        """
+        statements = [
+            *self._of_keys("hide_checkpoints", thread_id, removal.hidden),
+            *self._of_keys("cut_parents", thread_id, removal.cut),
+            *self._of_keys("delete_checkpoints", thread_id, removal.gone),
+            *self._delete_labels(thread_id, removal.labels),
+        ]
+        runs = None if run_ids is None else self.array(run_ids)
+        for (checkpoint_ns, checkpoint_id), channels in emptied.items():
+            key, kept = Key(thread_id, checkpoint_ns, checkpoint_id), self.array(sorted(channels))
+            statements.append(self.statement("delete_writes_but", **key._asdict(), kept=kept, run_ids=runs))
+        if removal.gone and removal.empties():
+            statements += self._statements("drop_thread", thread_id=thread_id)
+        return self._send(*statements)
 
-    def take_claim(self, thread_id: str, token: str, owner: str, ttl_seconds: float) -> RoundTrip:
-        """Claim a thread if it is free. The reply to the last statement is the token, owner and expiry of its claim."""
-        names = "claim_expire", "claim_take", "claim_holder"
-        params = {"thread_id": thread_id, "claim": token, "owner": owner, "ttl_seconds": ttl_seconds}
-        return self.ask(*names, locks=self._lock(thread_id), **params)
+    def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
+        """Read the places of the chunks of blobs; the reply may be to several statements."""
+        return self._send(*self._of_keys("select_chunks", thread_id, blobs))
+
+    def delete_blobs(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
+        """Delete blobs; the replies have the places of their chunks."""
+        return self._send(*self._of_keys("delete_blobs", thread_id, blobs))
+
+    def delete_unused(self, thread_id: str, blobs: Collection[BlobPlace], labels: Sequence[str]) -> RoundTrip:
+        """Delete blobs and labels."""
+        return self._send(*self._of_keys("delete_blobs", thread_id, blobs), *self._delete_labels(thread_id, labels))
+
+    def _delete_labels(self, thread_id: str, names: Sequence[str]) -> Sequence[Statement]:
+        return [self.statement("delete_label", thread_id=thread_id, name=name) for name in names]
+
+    def select_outlines(self, source: str, target: str) -> RoundTrip:
+        """Hold the lock of the target alone, share that of the source, and read what a copy or fork is decided by.
+
+        That is the cells of the `OutlineRow`s of both; and the id of a checkpoint of the target to which somebody wrote
+        what the source does not have, if there is one.
+        """
+        # The locks are taken in the order of `lock_threads`. While that of the source is shared, nothing of it is
+        # deleted.
+        locks = [
+            lock
+            for thread_id in sorted({source, target})
+            for lock in (self._lock(thread_id) if thread_id == target else self._share(thread_id))
+        ]
+        return self._send(
+            self.statement("select_outline", thread_id=source),
+            self.statement("select_outline", thread_id=target),
+            self.statement("select_not_in_source", thread_id=source, target=target),
+            locks=locks,
+        )
+
+    def store_copies(
+        self,
+        source: str,
+        target: str,
+        copies: Copies,
+        blobs: Collection[BlobPlace],
+        start: Mapping[str, Any] | None = None,
+    ) -> RoundTrip:
+        """Store copies in a thread, with these blobs. The last reply is the number of the source's checkpoints.
+
+        For a fork, `start` has the id of the checkpoint that it starts from, and its new metadata. A copy has no
+        `start`, but all labels.
+        """
+        params = {"target": target, "source_json": canonical(source), "target_json": canonical(target)}
+        return self._send(
+            *self._of_keys("copy_checkpoints", source, copies.checkpoints - copies.hidden, hidden=False, **params),
+            *self._of_keys("copy_checkpoints", source, copies.hidden, hidden=True, **params),
+            *self._of_keys("cut_parents", target, copies.cut),
+            *self._of_keys("copy_blobs", source, blobs, target=target),
+            *self._of_keys("copy_writes", source, copies.written, target=target),
+            self.statement("mark_fork", thread_id=target, **start)
+            if start
+            else self.statement("copy_labels", thread_id=source, target=target),
+            self.statement("arm_thread", thread_id=target),
+            self.statement("count_checkpoints", thread_id=source),
+        )
+
+    @abstractmethod
+    def _of_keys(
+        self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
+    ) -> Sequence[Statement]:
+        """Return what `sent_for` has for a name, for many keys: with two parts of checkpoints, with three of blobs."""
+
+    # Tables
+
+    def schema_create(self, *, with_schema: bool) -> RoundTrip:
+        """Create the table of migrations and, if `with_schema`, the schema before it."""
+        names = ("schema_create", "schema_create_table") if with_schema else ("schema_create_table",)
+        return self._send(*map(self.statement, names))
+
+    def schema_apply(self, migration: Migration) -> RoundTrip:
+        """Apply a migration and insert its row into the table of migrations."""
+        number, name, oldest, statements = migration
+        return self._send(
+            *(Statement(name, sql, {}) for sql in statements),
+            self.statement("schema_applied", number=number, name=name, oldest=oldest),
+        )
+
+    @abstractmethod
+    def shipped(self) -> Sequence[str]:
+        """What all migrations create, as the lines that `catalog_lines` would read."""
+
+    # Rows as they are stored
+
+    def only(self, thread_id: str) -> Range:
+        """Return the range with one thread."""
+        stored = self.stored_thread(thread_id)
+        return Range(stored, right_above(stored))
+
+    def export_rows(self, thread_id: str, pages: Sequence[tuple[str, Mapping[str, Any]]], limit: int) -> RoundTrip:
+        """Read pages of a thread's rows, each of a kind after a key: the columns of the key, and then the others.
+
+        `operations/export_rows.py` has the columns.
+        """
+        params = {"thread_id": thread_id, "limit": limit}
+        return self._send(*(self.statement(f"export_{kind}s", **after, **params) for kind, after in pages))
+
+    def import_rows(self, thread_id: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> RoundTrip:
+        """Store rows of a thread, each with its kind, unless a row with the same key exists."""
+        imports = [self.statement(f"import_{kind}s", **row, thread_id=thread_id) for kind, row in rows]
+        return self._send(*imports, self.statement("arm_thread", thread_id=thread_id))
+
+    def stored_rows(self, table: str, after: Mapping[str, Any], limit: int) -> RoundTrip:
+        """Read the page of a table's rows after a key: the columns of the key, and then the others.
+
+        A page does not go on from one of the `ranges` to the next.
+        """
+        top = self.ranges_after(after["thread_id"])[0].top
+        return self._send(self.statement(f"stored_{table}s", **after, top=top, limit=limit))

@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration
-from langgraph_checkpoint_custom.model.keys import ABOVE_THREADS, TENANT_MARK, Range
+from langgraph_checkpoint_custom.model.keys import ABOVE_THREADS, TENANT_MARK, Range, right_above
 
 # Parameters that are thread ids.
 _THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
@@ -160,8 +160,14 @@ class Statements(ABC):
 
     # Statements and round trips
 
-    def ask(self, *names: str, locks: Sequence[Statement] = (), **params: Any) -> RoundTrip:
-        """Send the named statements with the same parameters in one round trip; `sent_for` may have others for them."""
+    def ask(self, *names: str, lock: Literal["alone", "shared"] | None = None, **params: Any) -> RoundTrip:
+        """Send the named statements with the same parameters in one round trip; `sent_for` may have others for them.
+
+        With `lock`, the lock of the parameter `thread_id` is taken before them.
+        """
+        locks: Sequence[Statement] = ()
+        if lock:
+            locks = (self._lock if lock == "alone" else self._share)(params["thread_id"])
         return self._send(*(each for name in names for each in self._statements(name, **params)), locks=locks)
 
     def has(self, name: str) -> bool:
@@ -195,14 +201,11 @@ class Statements(ABC):
 
     def _lock(self, thread_id: str) -> Sequence[Statement]:
         """Return what locks a thread alone until the transaction ends; see postgres/transactions.sql."""
-        return self._locks("lock_thread", thread_id)
+        return self._statements("lock_thread", thread_id=thread_id)
 
     def _share(self, thread_id: str) -> Sequence[Statement]:
         """Return what shares the lock of a thread until the transaction ends, so that no other one holds it alone."""
-        return self._locks("share_thread", thread_id)
-
-    def _locks(self, name: str, thread_id: str) -> Sequence[Statement]:
-        return self._statements(name, thread_id=thread_id)
+        return self._statements("share_thread", thread_id=thread_id)
 
     def ranges(self, prefix: str = "") -> Sequence[Range]:
         """Return the ranges of the stored thread ids of this tenant that begin with `prefix`."""
@@ -210,6 +213,11 @@ class Statements(ABC):
         if bottom:
             return [Range(bottom, bottom + ABOVE_THREADS)]
         return [Range("", TENANT_MARK), Range(chr(ord(TENANT_MARK) + 1), ABOVE_THREADS)]
+
+    def ranges_after(self, thread_id: str) -> Sequence[Range]:
+        """Return the ranges of the stored thread ids of this tenant that are above a thread id."""
+        bottom = right_above(self.stored_thread(thread_id))
+        return [each._replace(bottom=max(bottom, each.bottom)) for each in self.ranges() if bottom < each.top]
 
     def _statements(self, name: str, /, **params: Any) -> list[Statement]:
         return [self.statement(each, **params) for each in self.sent_for.get(name, (name,))]

@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_checkpoint_custom import CheckpointConflict
-from langgraph_checkpoint_custom.operations import conflicts as starts
+from langgraph_checkpoint_custom.operations import writers as starts
 from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put, run_graph
 from tests.conftest import APIS
 from tests.graphs.scenarios.nodes import Log, chain, says

@@ -93,6 +93,16 @@ async def test_a_long_way_back_with_hundreds_of_channels_of_any_name(client: Cli
     }
 
 
+async def test_a_chain_of_parents_that_loops_ends(client: Client) -> None:
+    """LangGraph stores none, and its own walk would not end."""
+    for checkpoint_id, parent_id in ("1", "3"), ("2", "1"), ("3", "2"):
+        where = await put(client, checkpoint_id, parent=config(checkpoint_id=parent_id))
+        await client.put_writes(where, [("a", checkpoint_id)], "task")
+    for checkpoint_id in "123":
+        writes = (await client.history(config(checkpoint_id=checkpoint_id), ["a"]))["a"]["writes"]
+        assert {value for _, _, value in writes} == {*"123"}
+
+
 async def test_the_cost_grows_with_the_distance_to_the_seed(store: Store, client: Client) -> None:
     await put_delta_chain(client, next_uuid, 30, {0, 26})
     serde = CountingSerializer()

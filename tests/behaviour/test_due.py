@@ -27,9 +27,8 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.engine.operation import Operation, follow
 from langgraph_checkpoint_custom.model.filter import wanted
-from langgraph_checkpoint_custom.operations import due
-from langgraph_checkpoint_custom.operations.due import WEEK
-from langgraph_checkpoint_custom.operations.sweep import Policy, Thread, fate
+from langgraph_checkpoint_custom.operations import sweep
+from langgraph_checkpoint_custom.operations.sweep import WEEK, Policy, Thread, fate
 from langgraph_checkpoint_custom.retention import perform, sweep_operations
 from langgraph_checkpoint_custom.tools.exchange import export_file, import_file
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
@@ -103,7 +102,7 @@ def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(
 ) -> None:
     """However many, whatever their ids, with any retention. After that, only threads that have changed are visited."""
     events: list[OperationEvent] = []
-    monkeypatch.setattr(due, "DUE", 20)
+    monkeypatch.setattr(sweep, "DUE", 20)
     many, later = 30, NOW + timedelta(hours=2)  # Nothing is new, which the last hour would be.
     with store.open(on_operation=events.append) as saver:
         saver.setup()
@@ -287,7 +286,8 @@ def test_who_hastens_a_thread_while_it_is_visited_is_not_overruled(saver: Checkp
     ((seen,),) = database.run("SELECT due_at FROM threads")
     saver.set_ttl("t", DAY)
     d: Any = saver._dialect
-    saver._driver.run(Operation("rearm", "write", lambda: (yield d.rearm_thread("t", 10.0, seen))))
+    rearm = d.ask("rearm_thread", thread_id="t", due_at=10.0, seen=seen)
+    saver._driver.run(Operation("rearm", "write", lambda: (yield rearm)))
     assert database.run("SELECT due_at FROM threads") == [(0,)]
 
 

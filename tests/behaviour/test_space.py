@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_checkpoint_custom import Retention, SqliteSaver
-from langgraph_checkpoint_custom.operations.free_pages import KEEPS_FREE, STEP, give_back_pages
+from langgraph_checkpoint_custom.operations.delete import KEEPS_FREE, STEP, give_back_pages
 from tests.behaviour.helpers import checkpoint, config, metadata, noise
 from tests.conftest import APIS
 

@@ -245,7 +245,7 @@ def test_only_one_process_sweeps_at_a_time(store: Store) -> None:
         saver.setup()
         put(saver, "t", 1, days=2)
         from langgraph_checkpoint_custom import retention
-        from langgraph_checkpoint_custom.operations.leases import release_claim, take_claim
+        from langgraph_checkpoint_custom.operations.writers import release_claim, take_claim
 
         saver._driver.run(take_claim(saver._dialect, retention._SWEEPER, "another", "sweep", 60.0))
         with store.open(retention=Retention(older_than=DAY, every=0.02)):

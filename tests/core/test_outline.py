@@ -23,7 +23,6 @@ from langgraph_checkpoint_custom.model.outline import (
     of_checkpoint,
     of_runs,
     superseded,
-    unless_newer,
 )
 from tests.model.random_threads import RUNS, random_thread
 
@@ -49,7 +48,7 @@ def choices(outline: Outline, random: Random) -> list[Set[Place]]:
         of_runs(outline, random.sample(RUNS, 2)),
         of_checkpoint(outline, point),
         later(outline, point[1]),
-        unless_newer(outline, point[1]),
+        outline.rows.keys(),
     ]
 
 
@@ -207,15 +206,6 @@ def test_a_rollback_chooses_what_was_stored_after_its_point(random: Random) -> N
         for place, row in outline.rows.items():
             is_old = row.checkpoint_id <= point and (row.checkpoint_ns == "" or (row.root_id or "") < point)
             assert (place not in chosen) == (is_old and not row.hidden)
-
-
-@many
-@given(randoms)
-def test_an_idle_thread_is_chosen_unless_it_has_a_label_or_went_on(random: Random) -> None:
-    outline = random_thread(random).outline()
-    for newest in {row.checkpoint_id for row in outline.rows.values()}:
-        went_on = {row.place for row in outline.rows.values() if row.checkpoint_id > newest and not row.hidden}
-        assert unless_newer(outline, newest) == (set() if outline.labels or went_on else set(outline.rows))
 
 
 # What becomes of it

@@ -36,7 +36,7 @@ ACROSS = {
     "stored checkpoints",
 }
 # Cases about two threads, which may be on two servers.
-OF_TWO = {"copied", "copied already", "copy", "fork point", "fork"}
+OF_TWO = {"copied", "copied already", "copy", "fork"}
 # They need an index that these tables do not have.
 SEARCHED = {"threads, searched", "count of threads, searched"}
 
@@ -54,7 +54,9 @@ def cases(d: PostgresDialect) -> dict[str, RoundTrip]:
         "writes": d.insert_writes(key, rows[:2], None),
         "many writes": d.insert_writes(key, rows, None),
         "writes with a claim": d.insert_writes(key, rows, "claim"),
-        "claim": d.take_claim("t7", "token", "owner", 1.0),
+        "claim": d.ask(
+            "claim_expire", "claim_take", "claim_holder", thread_id="t7", claim="token", owner="owner", ttl_seconds=1.0
+        ),
         "renewed claim": d.ask("renew_claim", thread_id="t7", claim="token", ttl_seconds=1.0),
         "released claim": d.ask("release_claim", thread_id="t7", claim="token"),
     }

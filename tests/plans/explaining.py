@@ -14,12 +14,12 @@ import psycopg
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
-from langgraph_checkpoint_custom.model.id_times import IdRange
 from langgraph_checkpoint_custom.model.keys import Ahead, BlobRef, BlobRow, CheckpointRow, Key, Page, Range, WriteRow
 from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, everything, later, superseded
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.doctor import TABLES as DOCTORS
+from langgraph_checkpoint_custom.operations.inspector import counts_of_thread
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.plans.conftest import SHORT
 
@@ -56,14 +56,14 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "list page of all threads": (d.select_page(first_page(None, None, None, "000050", 20)), 6_000),
         # All namespaces of a thread: its keys are read for the order, and then 20 rows.
         # Of 4,000: under row-level security, the planner may sort all keys of a thread.
-        "keys of a thread": (d.select_keys("t0", 1_001), 4_000),
-        "namespaces of a thread": (d.select_namespaces("t0", 11), 2),
+        "keys of a thread": (d.ask("select_keys", thread_id="t0", limit=1_001), 4_000),
+        "namespaces of a thread": (d.ask("select_namespaces", thread_id="t0", limit=11), 2),
         "newest keys of a namespace": (d.select_newest_keys(of_thread, [""], 20), 20),
         "newest keys of a thread": (d.select_newest_keys(first_page("t1", None, None, None, 20), None, 20), 100),
         "list page of a thread": (d.select_page(of_thread), 300),
         "history page": (d.select_records(page), 300),
         "history page of a thread": (d.select_records(of_thread), 60),
-        "end of a search": (d.select_id_below("000101", 5_000), 5_001),
+        "end of a search": (d.ask("select_id_below", before="000101", reach=5_000), 5_001),
         "search of all threads": (
             d.select_records(first_page(None, None, None, "000050", 20)._replace(filter=NOTHING, floor="000049")),
             4_000,
@@ -71,33 +71,33 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "newest of threads": (d.ask_each("newest_of_thread", [{"thread_id": "t1"}, {"thread_id": "t2"}]), 4),
         # The long thread's 4,000 are the newest of the store, and then 1,960 threads have the same newest id. Each of
         # the threads that are found takes three rows.
-        "newest threads": (d.select_newest_threads(ThreadPage("\U0010ffff", "", (), 20), 1_000), 1_010),
+        "newest threads": (newest_threads(d, ThreadPage("\U0010ffff", "", (), 20), 1_000), 1_010),
         "newest threads, one after the other": (
-            d.select_newest_threads(ThreadPage("000100", "t1700", (), 20), 100),
+            newest_threads(d, ThreadPage("000100", "t1700", (), 20), 100),
             3_000,
         ),
-        "newest threads, filtered": (d.select_newest_threads(ThreadPage("000100", "t1700", LOOP, 20), 100), 3_000),
+        "newest threads, filtered": (newest_threads(d, ThreadPage("000100", "t1700", LOOP, 20), 100), 3_000),
         # For each of 500 threads: the next one, its first namespace, its newest checkpoint.
-        "threads by id": (d.select_threads_by_id(ThreadPage("\U0010ffff", "", (), 20), ALL_THREADS, 500), 2_000),
+        "threads by id": (threads_by_id(d, ()), 2_000),
         "threads by id, filtered": (
-            d.select_threads_by_id(ThreadPage("\U0010ffff", "", LOOP, 20), ALL_THREADS, 500),
+            threads_by_id(d, LOOP),
             2_000,
         ),
         "threads by id, filtered by operators": (
-            d.select_threads_by_id(ThreadPage("\U0010ffff", "", OPERATORS, 20), ALL_THREADS, 500),
+            threads_by_id(d, OPERATORS),
             2_000,
         ),
         # The last run of a thread has one checkpoint, which is the thread's newest.
         "threads, searched": (d.select_searched_threads(SEARCHED, "run", ['"run7-10"']), 10),
         # An index entry for each of the 50 interrupts, and the newest checkpoint of its thread; no thread has failed.
-        "threads that wait": (d.select_marked_threads(ThreadPage("\U0010ffff", "", LOOP, 20, "t", "waiting")), 120),
-        "threads that failed": (d.select_marked_threads(ThreadPage("\U0010ffff", "", (), 20, "t", "failed")), 0),
+        "threads that wait": (marked_threads(d, "threads_waiting", LOOP), 120),
+        "threads that failed": (marked_threads(d, "threads_failed", ()), 0),
         "count of threads": (d.ask("threads_counted", **ALL_THREADS._asdict(), threads=500), 510),
         "thread exists": (d.ask("select_keys", thread_id="t7", limit=1), 1),
-        "next threads": (d.select_next_threads("t7", 3), 8),
+        "next threads": (d.ask_each("thread_ids", map(Range._asdict, d.ranges_after("t7")), threads=3), 8),
         "checkpoints of a thread": (d.ask("select_checkpoint_ids", thread_id="t7"), 400),
         "newest id": (d.ask("select_newest_id", **Key("t7", "", None)._asdict()), 1),
-        "document": (d.select_document(Key("t7", "", "000050")), 1),
+        "document": (d.ask("select_document", **Key("t7", "", "000050")._asdict()), 1),
         "export of checkpoints": (
             d.export_rows("t0", [("checkpoint", {"checkpoint_ns": "", "checkpoint_id": "0001"})], 20),
             20,
@@ -116,7 +116,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         # Of a thread of 4,000 checkpoints, 20 with their writes.
         "timeline": (d.ask("timeline", thread_id="t0", before="\U0010ffff", limit=20), 150),
         "timeline, from the middle": (d.ask("timeline", thread_id="t0", before="002000", limit=20), 150),
-        "numbers of a thread": (d.thread_counts("t0", 100), 320),
+        "numbers of a thread": (counts_of_thread(d, "t0", 100), 320),
         "sizes of a checkpoint": (d.ask("sizes_of_checkpoint", **Key("t7", "", "000050")._asdict()), 40),
         # Of the 50 threads that have ever asked, each once, and their newest checkpoints with the writes of these.
         "threads that have asked": (d.ask("select_interrupting", **ALL_THREADS._asdict(), limit=1_000), 50),
@@ -137,25 +137,46 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         ),
         "doctor": (d.ask(*DOCTORS, **THREE._asdict()), 2_500),
         # The threads of a sweep. All but one of the 1,961 have the checkpoint 000050.
-        "due threads": (d.select_due(1_500.0, (1_200.0, ""), 20), 20),
+        "due threads": (d.ask("select_due", now=1_500.0, due_after=1_200.0, thread_id="", limit=20), 20),
         # There are 101, which PostgreSQL 15 sorts instead of following the index to the first 20.
-        "new checkpoints": (d.select_grown([IdRange("0039", "\U0010ffff")], "", 20), 101),
-        "new checkpoints of many threads": (d.select_grown([IdRange("000050", "\U0010ffff")], "t1700", 20), 2_000),
-        "threads that have grown": (d.ask("hasten_thread", thread_id="t7", due_at=1_000.0), 1),
-        "threads to arm": (d.arm_threads(ALL_THREADS, 500, again=False), 510),
-        "threads to arm again": (d.arm_threads(ALL_THREADS, 500, again=True), 510),
-        "ids of threads": (d.thread_ids(ALL_THREADS, 500), 510),
+        "new checkpoints": (new_checkpoints(d, "0039", ""), 101),
+        "new checkpoints of many threads": (new_checkpoints(d, "000050", "t1700"), 2_000),
+        "threads that have grown": (d.ask("hasten_thread", thread_id="t7", due_at=1_000.0), 2),
+        "threads to arm": (armed(d, again=False), 510),
+        "threads to arm again": (armed(d, again=True), 510),
+        "ids of threads": (d.ask("thread_ids", **ALL_THREADS._asdict(), threads=500), 510),
         "when a thread is due": (RoundTrip([d.statement("select_arming", thread_id="t7")]), 1),
-        "thread armed again": (d.rearm_thread("t7", 2_000.0, 1_007.0), 0),
-        "thread without checkpoints": (d.drop_thread("t7"), 1),
+        "thread armed again": (d.ask("rearm_thread", thread_id="t7", due_at=2_000.0, seen=1_007.0), 0),
+        "thread without checkpoints": (d.ask("drop_thread", thread_id="t7"), 3),
         "time to live": (
             RoundTrip([d.statement("set_ttl", thread_id="t7", ttl_seconds=60.0, strategy="delete")]),
             1,
         ),
         "how many are due": (RoundTrip([d.statement("count_due", now=1_500.0, limit=100)]), 100),
-        "metadata": (d.select_metadata(Key("t7", "", "000050")), 1),
+        "metadata": (d.ask("select_metadata", **Key("t7", "", "000050")._asdict()), 1),
         "delta history": (d.select_delta_history(Key("t0", "", "003999"), ["log"]), 2_000),
     }
+
+
+def newest_threads(d: SqlDialect, page: ThreadPage, reach: int) -> RoundTrip:
+    return d.ask("threads_newest", **page.params(), reach=reach)
+
+
+def threads_by_id(d: SqlDialect, filter: Sequence[Any]) -> RoundTrip:
+    page = ThreadPage("\U0010ffff", "", filter, 20)
+    return d.ask("threads_by_id", **page.params(), **ALL_THREADS._asdict(), threads=500)
+
+
+def marked_threads(d: SqlDialect, name: str, filter: Sequence[Any]) -> RoundTrip:
+    return d.ask_each(name, map(Range._asdict, d.ranges("t")), **ThreadPage("\U0010ffff", "", filter, 20).params())
+
+
+def new_checkpoints(d: SqlDialect, bottom: str, thread_id: str) -> RoundTrip:
+    return d.ask("select_grown", bottom=bottom, top="\U0010ffff", thread_id=thread_id, limit=20)
+
+
+def armed(d: SqlDialect, *, again: bool) -> RoundTrip:
+    return d.ask("threads_counted", "arm_threads", **ALL_THREADS._asdict(), threads=500, again=again)
 
 
 def _page_at_once(d: SqlDialect, page: Page) -> Statement:
@@ -220,23 +241,24 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
     return {
         "put with references": d.put_checkpoint(an_extension("t7"), only_newest=True, even_if_hidden=False),
         "threads of runs": d.ask("threads_of_runs", run_ids=d.array(["run7-3"])),
-        "outline": d.select_outline("t7", ["run7-3"]),
+        "outline": d.ask(
+            "select_outline", "select_labels", "select_written", thread_id="t7", run_ids=d.array(["run7-3"])
+        ),
         "sends": d.ask("select_sends", thread_id="t7"),
         "chunks": d.select_chunks("t7", pruned.blobs),
-        "prune": d.remove("t7", pruned, {}, None) or RoundTrip(()),
-        "delete runs": d.remove("t7", rolled_back, {("", "000050"): {"log"}}, ["run7-3"]) or RoundTrip(()),
+        "prune": d.remove("t7", pruned, {}, None),
+        "values": d.delete_blobs("t7", pruned.blobs),
+        "delete runs": d.remove("t7", rolled_back, {("", "000050"): {"log"}}, ["run7-3"]),
         "delete early writes": d.ask("delete_early_writes", thread_id="t7", checkpoint_id="000050"),
         "delete all writes": d.ask("delete_all_writes", thread_id="t7"),
-        "copied": d.select_for_copy("t7", "t8"),
-        "copied already": d.select_for_copy("t7", "t7"),
+        "copied": d.select_outlines("t7", "t8"),
+        "copied already": d.select_outlines("t7", "t7"),
         "copy": d.store_copies("t7", "new", copied, copied.blobs),
         "delete a thread": d.delete_thread("t7"),
         "places": d.ask("select_checkpoint_ids", thread_id="t7"),
-        "outline that a sweep reads": d.read_outline("t7"),
-        "outline that a sweep decides by": d.select_for_sweep("t7"),
-        "fork point": d.select_fork_point("t7", "t8", None, "run7-3"),
+        "outline that a sweep decides by": d.ask("select_outline", "select_labels", "select_arming", thread_id="t7"),
         "fork": d.store_copies("t7", "new", forked, forked.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
-        "label": d.label_checkpoint(Key("t7", "", None), "name"),
+        "label": d.ask("label_checkpoint", "label_holder", **Key("t7", "", None)._asdict(), name="name"),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
     }
 

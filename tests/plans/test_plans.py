@@ -20,7 +20,7 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, open_saver
-from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
+from langgraph_checkpoint_custom.engine.operation import Form, Statement
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.model.outline import Removal, of_runs
 from langgraph_checkpoint_custom.model.pages import first_page
@@ -152,13 +152,16 @@ def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[s
     threads = sorted({f"t{run_id[3]}" for run_id in run_ids if run_id != "unknown"})
     outline = an_outline(100)
     removal = Removal(outline, of_runs(outline, ["run7-3"]))
-    changes = [POSTGRES.remove(thread_id, removal, {}, run_ids) or RoundTrip(()) for thread_id in threads]
-    deletions = [*(POSTGRES.select_outline(thread_id, run_ids) for thread_id in threads), *changes]
+    ids = POSTGRES.array(run_ids)
+    names = "select_outline", "select_labels", "select_written"
+    deletions = [POSTGRES.ask(*names, thread_id=thread_id, run_ids=ids) for thread_id in threads]
+    for thread_id in threads:
+        deletions += POSTGRES.delete_blobs(thread_id, removal.blobs), POSTGRES.remove(thread_id, removal, {}, run_ids)
     with connected(postgres_store, owner=owner) as connection:
         rows = 0
         for statement in [
             s
-            for round_trip in (POSTGRES.ask("threads_of_runs", run_ids=POSTGRES.array(run_ids)), *deletions)
+            for round_trip in (POSTGRES.ask("threads_of_runs", run_ids=ids), *deletions)
             for s in round_trip.statements
         ]:
             scans, read = table_reads(explain(connection, statement))

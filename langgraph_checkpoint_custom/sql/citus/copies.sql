@@ -1,15 +1,7 @@
 -- Copies and forks of threads, whose rows may move from one server to another.
 
 -- name: select_not_in_source
--- differs: the rows of each thread are read by a statement of its own, and then compared.
-SELECT o.checkpoint_id FROM (
-    SELECT checkpoint_ns, checkpoint_id, parent_id, hidden FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(target)s
-    EXCEPT
-    SELECT checkpoint_ns, checkpoint_id, parent_id, hidden FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s
-) AS o
-UNION ALL
+-- differs: the writes of each thread are read by a statement of its own, and then compared.
 SELECT o.checkpoint_id FROM (
     SELECT checkpoint_ns, checkpoint_id, task_id, idx, type, value FROM langgraph_checkpoint.writes
     WHERE thread_id = %(target)s
@@ -18,20 +10,3 @@ SELECT o.checkpoint_id FROM (
     WHERE thread_id = %(thread_id)s
 ) AS o
 LIMIT 1
-
--- name: select_fork_point
--- differs: the two threads are looked up by statements of their own, whose rows are put together.
-SELECT * FROM (
-    SELECT 'point', checkpoint_id, metadata_type, metadata FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND NOT hidden
-    AND checkpoint_id = coalesce(%(checkpoint_id)s, (
-        -- include: fork_point
-    ))
-    LIMIT 1
-) AS p
-UNION ALL
-SELECT * FROM (
-    SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
-    -- include: target_newest
-    LIMIT 1
-) AS t

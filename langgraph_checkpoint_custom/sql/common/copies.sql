@@ -2,15 +2,8 @@
 -- their keys, while the lock of the source is shared, so that nothing of it is deleted.
 
 -- name: select_not_in_source
--- What a copy is decided by, with the outline: the id of a checkpoint of the target that the source does not have, or has
--- in another form; or to which somebody wrote what the source does not have.
-SELECT t.checkpoint_id FROM langgraph_checkpoint.checkpoints t
-WHERE t.thread_id = %(target)s AND NOT EXISTS (
-    SELECT 1 FROM langgraph_checkpoint.checkpoints s
-    WHERE s.thread_id = %(thread_id)s AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
-    AND (s.parent_id = t.parent_id OR coalesce(s.parent_id, t.parent_id) IS NULL) AND s.hidden = t.hidden
-)
-UNION ALL
+-- What a copy is decided by, with the outlines of both threads: a checkpoint of the target to which somebody wrote what the
+-- source does not have.
 SELECT t.checkpoint_id FROM langgraph_checkpoint.writes t
 WHERE t.thread_id = %(target)s AND NOT EXISTS (
     SELECT 1 FROM langgraph_checkpoint.writes s
@@ -18,17 +11,6 @@ WHERE t.thread_id = %(target)s AND NOT EXISTS (
     AND s.task_id = t.task_id AND s.idx = t.idx AND s.type = t.type AND s.value = t.value
 )
 LIMIT 1
-
--- name: select_fork_point
--- What a fork is decided by, with the outline: the checkpoint that is named, or fork_point; and the newest one of the
--- target, if that has any.
-SELECT 'point', checkpoint_id, metadata_type, metadata FROM langgraph_checkpoint.checkpoints
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND NOT hidden AND checkpoint_id = coalesce(%(checkpoint_id)s, (
-    -- include: fork_point
-))
-UNION ALL
-SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
--- include: target_newest
 
 -- name: copy_checkpoints
 INSERT INTO langgraph_checkpoint.checkpoints (

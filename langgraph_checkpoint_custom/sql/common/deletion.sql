@@ -47,3 +47,11 @@ AND
 -- Those of a thread that has no checkpoint left, because nothing refers to them.
 DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
 AND NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s)
+
+-- name: delete_early_writes
+-- Writes after an id whose checkpoint does not exist.
+DELETE FROM langgraph_checkpoint.writes AS w
+WHERE w.thread_id = %(thread_id)s AND w.checkpoint_id > %(checkpoint_id)s AND NOT EXISTS (
+    SELECT 1 FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+)

@@ -15,7 +15,7 @@ SELECT checkpoints FROM langgraph_checkpoint.moves WHERE store = %(store)s AND t
 
 -- name: select_moves
 SELECT thread_id FROM langgraph_checkpoint.moves
-WHERE store = %(store)s AND thread_id > %(after)s AND thread_id >= %(bottom)s AND thread_id < %(top)s
+WHERE store = %(store)s AND thread_id >= %(bottom)s AND thread_id < %(top)s
 ORDER BY thread_id LIMIT %(limit)s
 
 -- name: store_move

@@ -1,13 +1,18 @@
 -- Retention: at which threads a sweep looks. Times are in seconds since 1970; `due_at` 0 means at the next sweep.
 
+-- fragment: the_thread
+-- The thread, if it has a checkpoint.
+(
+    SELECT thread_id FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
+) AS found
+
 -- name: arm_thread
 -- Inserts the row of a thread, with its first checkpoint, unless that was not stored, for example for a lost claim. The
 -- row is looked up first: on PostgreSQL, ON CONFLICT alone would wait for a transaction that deletes or changes it. If
 -- that deletes it, the thread gets a row by arm_threads.
 INSERT INTO langgraph_checkpoint.threads (thread_id, tenant)
-SELECT thread_id, %(tenant)s FROM (
-    SELECT thread_id FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
-) AS t
+SELECT thread_id, %(tenant)s FROM
+-- include: the_thread
 WHERE NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s)
 ON CONFLICT (thread_id) DO NOTHING
 
@@ -29,9 +34,8 @@ UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s WHERE thread_id = %(
 -- name: set_ttl
 -- A row says that the thread exists.
 INSERT INTO langgraph_checkpoint.threads (thread_id, tenant, ttl_seconds, strategy)
-SELECT thread_id, %(tenant)s, CAST(%(ttl_seconds)s AS double precision), %(strategy)s FROM (
-    SELECT thread_id FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
-) AS t
+SELECT thread_id, %(tenant)s, CAST(%(ttl_seconds)s AS double precision), %(strategy)s FROM
+-- include: the_thread
 WHERE true
 ON CONFLICT (thread_id) DO UPDATE
 SET due_at = 0, ttl_seconds = excluded.ttl_seconds, strategy = excluded.strategy
@@ -76,13 +80,10 @@ SELECT policy, armed_at, started_at, finished_at FROM langgraph_checkpoint.sweep
 INSERT INTO langgraph_checkpoint.sweeps (tenant, policy) VALUES (%(tenant)s, %(policy)s)
 ON CONFLICT (tenant) DO UPDATE SET policy = excluded.policy, armed_at = 0, started_at = 0
 
--- name: note_armed
-UPDATE langgraph_checkpoint.sweeps SET armed_at = %(armed_at)s, started_at = %(started_at)s
-WHERE tenant = %(tenant)s AND policy = %(policy)s
-
--- name: note_swept
+-- name: note_sweep
 -- A row says that the sweeps still have this policy.
-UPDATE langgraph_checkpoint.sweeps SET finished_at = %(finished_at)s
+UPDATE langgraph_checkpoint.sweeps
+SET armed_at = %(armed_at)s, started_at = %(started_at)s, finished_at = coalesce(%(finished_at)s, finished_at)
 WHERE tenant = %(tenant)s AND policy = %(policy)s
 RETURNING policy
 

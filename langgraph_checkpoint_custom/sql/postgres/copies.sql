@@ -11,10 +11,3 @@ CASE WHEN metadata_filter ->> 'thread_id' = %(source_json)s
     THEN jsonb_set(metadata_filter, '{thread_id}', to_jsonb(%(target_json)s::text))
     ELSE metadata_filter
 END
-
--- fragment: fork_point
--- The newest checkpoint of the root graph, or the last one of a run.
-SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
-WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = '' AND NOT n.hidden
-AND (%(run_id)s::text IS NULL OR n.run_id = %(run_id)s)
-ORDER BY n.checkpoint_id DESC LIMIT 1

@@ -73,9 +73,6 @@ WHERE thread_id = %(thread_id)s AND NOT hidden AND parent_id IS NOT NULL AND ((c
     SELECT * FROM unnest(%(namespaces)s::text[], %(checkpoint_ids)s::text[])
 )) IS TRUE
 
--- name: delete_labels
-DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND name = ANY (%(names)s::text[])
-
 -- name: delete_blobs
 -- differs: the reply has the places of their chunks. In sqlite/, select_chunks is sent before.
 WITH deleted AS (
@@ -85,13 +82,3 @@ WITH deleted AS (
 )
 SELECT DISTINCT d.checkpoint_ns, d.channel, n.name
 FROM deleted d CROSS JOIN LATERAL json_array_elements_text(d.chunks::json) AS n (name)
-
--- name: delete_early_writes
--- Writes after an id whose checkpoint does not exist.
-DELETE FROM langgraph_checkpoint.writes w
-WHERE w.thread_id = %(thread_id)s AND w.checkpoint_id > %(checkpoint_id)s
-AND NOT EXISTS (
-    SELECT FROM langgraph_checkpoint.checkpoints c
-    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
-    OFFSET 0
-)

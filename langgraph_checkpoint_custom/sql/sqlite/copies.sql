@@ -10,10 +10,3 @@ CASE WHEN metadata_filter ->> '$.thread_id' = :source_json
     THEN json_set(metadata_filter, '$.thread_id', :target_json)
     ELSE metadata_filter
 END
-
--- fragment: fork_point
--- The newest checkpoint of the root graph, or the last one of a run.
-SELECT n.checkpoint_id FROM checkpoints n
-WHERE n.thread_id = :thread_id AND n.checkpoint_ns = '' AND NOT n.hidden
-AND (:run_id IS NULL OR +n.run_id = :run_id)
-ORDER BY n.checkpoint_id DESC LIMIT 1

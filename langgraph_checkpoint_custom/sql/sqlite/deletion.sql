@@ -50,20 +50,7 @@ CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->>
     AND b.version = k.value ->> 2
 CROSS JOIN json_each(b.chunks) AS n
 
--- name: delete_labels
-DELETE FROM labels WHERE thread_id = :thread_id AND name IN (SELECT value FROM json_each(:names))
-
 -- name: delete_blobs
 -- differs: sent after select_chunks.
 DELETE FROM blobs
 -- include: of_blobs
-
--- name: delete_early_writes
--- Writes after an id whose checkpoint does not exist.
-DELETE FROM writes
-WHERE thread_id = :thread_id AND +checkpoint_id > :checkpoint_id
-AND NOT EXISTS (
-    SELECT 1 FROM checkpoints c
-    WHERE c.thread_id = writes.thread_id AND c.checkpoint_ns = writes.checkpoint_ns
-    AND c.checkpoint_id = writes.checkpoint_id
-)
