@@ -17,8 +17,9 @@ from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing, wanted
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Page, flag
-from langgraph_checkpoint_custom.operations.delete import give_back_pages
+from langgraph_checkpoint_custom.model.keys import Page, flag
+from langgraph_checkpoint_custom.model.pages import first_page
+from langgraph_checkpoint_custom.operations.delete import delete_thread, give_back_pages
 from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants
 from langgraph_checkpoint_custom.operations.pieces import piece_of
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
@@ -27,12 +28,12 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 # Checkpoints that match, for one statement.
 MATCHES = 1_000
 
-FIRST = Page(None, None, "", AFTER_ALL, "", "", (), MATCHES)
+FIRST = first_page(None, None, None, None, MATCHES)
 """The first page of all checkpoints."""
 
 
 class ErasedThread(NamedTuple):
-    """What was deleted of a thread, or would be.
+    """A thread that was deleted, or would be, with what it had right before.
 
     Attributes:
         tenant: Its tenant, or "".
@@ -84,7 +85,11 @@ def erase_operations(
             for thread_id in found.thread_ids:
                 if thread_id not in seen:
                     seen.add(thread_id)
-                    erased.threads.append((yield (look_at_erased if dry_run else erase_thread)(own, thread_id)))
+                    one: ErasedThread = yield count_thread(own, thread_id)
+                    if not dry_run:
+                        yield delete_thread(own, thread_id)
+                    if one.checkpoints:  # Else somebody else has deleted it.
+                        erased.threads.append(one)
             unreadable.update(found.unreadable)
             page = found.after
         erased.unreadable += [(own.tenant, thread_id) for thread_id in sorted(unreadable - seen)]
@@ -131,30 +136,13 @@ def _matching(
     return list(matching), list(unreadable)
 
 
-@operation("exclusive", locks=["thread_id"])
-def erase_thread(d: SqlDialect, thread_id: str) -> Steps[ErasedThread]:
-    """Delete a thread with its labels, and return what was deleted.
-
-    Round trips: 5, with the end of the transaction.
-    Rows: all rows of the thread are counted.
-    Idempotent: yes; the second time, nothing is left.
-    """
-    found = yield from _count(d, thread_id)
-    yield d.delete_thread(thread_id)
-    return found
-
-
 @operation("read")
-def look_at_erased(d: SqlDialect, thread_id: str) -> Steps[ErasedThread]:
-    """Return what `erase_thread` would delete.
+def count_thread(d: SqlDialect, thread_id: str) -> Steps[ErasedThread]:
+    """Return what a thread has.
 
     Round trips: 2.
     Rows: all rows of the thread are counted.
     """
-    return (yield from _count(d, thread_id))
-
-
-def _count(d: SqlDialect, thread_id: str) -> Steps[ErasedThread]:
     sizes = yield from sizes_of_threads(d, [thread_id]).start()
     (labels,) = yield d.ask("select_labels", thread_id=thread_id)
     size = sizes[thread_id].size

@@ -72,7 +72,7 @@ def test_it_works_in_pages_and_can_be_started_again(saver: CheckpointSaver, monk
     while erased < 2:
         op: Operation[Any] = operations.send(answer)
         answer = saver._driver.run(op)
-        erased += op.name == "erase_thread"
+        erased += op.name == "delete_thread"
     operations.close()
     assert saver.count_threads() == 8
     assert len(saver.erase(ADA).threads) == 3

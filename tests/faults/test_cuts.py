@@ -88,6 +88,23 @@ async def test_a_deletion_repeated_after_a_lost_reply_reports_that_it_deleted(po
                 assert await client.do(name, *arguments) is False
 
 
+@pytest.mark.parametrize("api", APIS)
+async def test_an_erasure_says_what_it_has_deleted_although_a_reply_was_lost(postgres_url: str, api: str) -> None:
+    """Each round trip is cut once, until none is left."""
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1) as saver:
+            client = Client(saver, api)
+            for number in itertools.count():
+                await fill(client, "t")
+                proxy.cut_next("before the answer", after=number)
+                (gone,) = (await client.do("erase", {"source": "loop"})).threads
+                assert (gone.thread_id, gone.checkpoints) == ("t", 3)
+                assert not saver.thread_exists("t")
+                if proxy.armed:
+                    break
+            assert number > 3
+
+
 @pytest.mark.parametrize(("cut", "api"), [("within the request", "async"), ("before the answer", "sync")])
 async def test_tables_are_created_once_wherever_the_connection_is_cut(
     empty_postgres_url: str, cut: Cut, api: str
