@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.filter import Condition, matches
 from langgraph_checkpoint_custom.model.id_times import IdRange, ids_between
 from langgraph_checkpoint_custom.model.keys import Key, Range, right_above
-from langgraph_checkpoint_custom.model.outline import Outline, OutlineRow, Place, Removal, superseded
+from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, superseded
 from langgraph_checkpoint_custom.model.records import SweepStatus, time_from
 from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, remove, sends_for
 from langgraph_checkpoint_custom.operations.interrupts import waiting
@@ -199,13 +199,13 @@ def _verdict(
     *,
     lock: Literal["alone"] | None = None,
 ) -> Steps[_Verdict | None]:
-    """Decide about a thread; None if it has no checkpoint.
+    """Decide about a thread; None if it has no checkpoint. If all of them are hidden, these decide.
 
     Round trips: 1, and 1 if its time or metadata decides; 1 more if there are checkpoints older than format 4.
     """
     names = "select_outline", "select_labels", "select_arming"
     rows, labels, arming = yield d.ask(*names, lock=lock, thread_id=thread_id)
-    if all(OutlineRow._make(row).hidden for row in rows):
+    if not rows:
         return None
     sends = yield from sends_for(d, thread_id, rows)
 
@@ -426,13 +426,15 @@ def arm_page(d: SqlDialect, within: Range, *, again: bool) -> Steps[tuple[Sequen
 
     Returns no threads.
 
-    Round trips: 1.
+    Round trips: 2. A thread that is stored between them does not push another one out of the page.
     Rows: one of each of up to 2,000 threads, twice.
     Idempotent: yes.
     """
-    names = "threads_counted", "arm_threads"
-    ((number, last),), _ = yield d.ask(*names, **within._asdict(), threads=ARMED, again=again)
-    return (), within._replace(bottom=right_above(last)) if number == ARMED else None
+    (((number, last),),) = yield d.ask("threads_counted", **within._asdict(), threads=ARMED)
+    rest = within._replace(bottom=right_above(last)) if number == ARMED else None
+    counted = within._replace(top=rest.bottom) if rest else within
+    yield d.ask("arm_threads", **counted._asdict(), threads=ALL, again=again)
+    return (), rest
 
 
 @operation("read")

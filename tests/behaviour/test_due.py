@@ -179,6 +179,33 @@ def test_what_no_rule_has_found_is_found_within_a_week(saver: CheckpointSaver, d
     assert sweeps(NOW + timedelta(seconds=WEEK) + timedelta(hours=1)).deleted_checkpoints == 3
 
 
+@pytest.mark.leaves_damage("a row of a thread is deleted by hand")
+def test_a_thread_without_a_row_is_found_when_it_has_grown(saver: CheckpointSaver, database: Database) -> None:
+    first = put(saver, "t")
+    sweeps = Sweeps(saver, Retention(keep_last=1))
+    sweeps()
+    database.run("DELETE FROM threads")
+    put(saver, "t", after=first)
+    assert sweeps().deleted_checkpoints == 1
+    assert database.run("SELECT thread_id FROM threads") == [("t",)]
+
+
+def test_a_thread_whose_checkpoints_are_all_hidden_is_swept(saver: CheckpointSaver, database: Database) -> None:
+    """The newest of them decides."""
+    for name, days in (("old", 20), ("new", 2)):
+        put(saver, name, after=put(saver, name, days=days), days=days)
+    database.run("UPDATE checkpoints SET hidden = true")
+    sweeps = Sweeps(saver, Retention(older_than=10 * DAY))
+    expected = sweeps(dry_run=True)
+    assert (expected.threads, expected.deleted_threads, expected.deleted_checkpoints) == (2, 1, 0)
+    done = sweeps()
+    assert (done.threads, done.deleted_threads, done.freed_bytes) == (2, 1, expected.freed_bytes)
+    assert database.run("SELECT DISTINCT thread_id FROM checkpoints") == [("new",)]
+    assert database.run("SELECT thread_id FROM threads") == [("new",)]
+    assert Sweeps(saver, Retention(keep_last=1))().deleted_threads == 1
+    assert database.run("SELECT count(*) FROM checkpoints") == [(0,)]
+
+
 @pytest.mark.parametrize("days", [1, 8])
 def test_threads_whose_ids_say_no_time_are_looked_at_once_a_week(saver: CheckpointSaver, days: int) -> None:
     sweeps = Sweeps(saver, Retention(keep_last=1))

@@ -7,6 +7,7 @@ call waits for it, and then commits the first one. On SQLite there is one writer
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,9 @@ from psycopg import sql
 from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver
+from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Statement, Steps, through
+from langgraph_checkpoint_custom.model.keys import Range
+from langgraph_checkpoint_custom.operations import sweep
 from tests.citus import activity
 
 WAITING: LiteralString = "SELECT pid FROM {} WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -208,3 +212,77 @@ def test_storing_a_resume_again_during_a_deletion_does_not_block_other_threads(p
             for each in others:
                 each.join()
         again.join()
+
+
+def a_step(saver: CheckpointSaver, after: RunnableConfig) -> RunnableConfig:
+    """A checkpoint of one row, which takes no lock."""
+    return saver.put(after, generate_checkpoint(channel_values={}, channel_versions={}), generate_metadata(step=9), {})
+
+
+def test_a_thread_that_goes_on_while_it_is_swept_is_visited_again(postgres_url: str) -> None:
+    """Its checkpoints are deleted, and one that is stored meanwhile stays; so does the row that says when it is due."""
+    with (
+        PostgresSaver(postgres_url) as saver,
+        PostgresSaver(postgres_url) as other,
+        psycopg.connect(postgres_url, autocommit=True) as connection,
+    ):
+        *_, last = fill(saver, delta=False)
+        d, driver, codec = saver.backend
+        policy = sweep.Policy(60.0, None, (), keep_waiting=True)
+        op = sweep.sweep_thread(d, codec, "t", policy, time.time() + 3_600)
+        stored: list[RunnableConfig] = []
+
+        def answer(request: RoundTrip | Offload) -> Steps[Any]:
+            reply = yield request
+            if not stored:  # The outline was read.
+                stored.append(a_step(other, last))
+            return reply
+
+        done = driver.run(Operation(op.name, op.access, lambda: through(op.start(), answer)))
+        assert (done.deleted, done.checkpoints) == (False, 4)
+        assert [found.config for found in saver.list(None)] == stored
+        assert connection.execute("SELECT thread_id, due_at FROM langgraph_checkpoint.threads").fetchall() == [("t", 0)]
+        assert driver.run(sweep.sweep_thread(d, codec, "t", policy, time.time() + 3_600)).deleted
+
+
+def test_a_thread_that_is_stored_while_others_are_armed_pushes_none_out_of_a_page(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "ARMED", 3)
+    with (
+        PostgresSaver(postgres_url) as saver,
+        PostgresSaver(postgres_url) as other,
+        psycopg.connect(postgres_url, autocommit=True) as connection,
+    ):
+        for name in "acde":
+            a_step(saver, generate_config(name))
+        connection.execute("DELETE FROM langgraph_checkpoint.threads")
+        connection.execute("SELECT pg_advisory_lock(1)")
+        d, driver, _ = saver.backend
+        wait = Statement("wait", "SELECT pg_advisory_xact_lock_shared(1)", {})
+
+        def answer(request: RoundTrip | Offload) -> Steps[Any]:
+            """Wait after the threads of a page were counted."""
+            assert isinstance(request, RoundTrip)
+            counted = [each.name == "threads_counted" for each in request.statements]
+            sent = [
+                each
+                for one, is_count in zip(request.statements, counted, strict=True)
+                for each in [one, wait][: 1 + is_count]
+            ]
+            replies = yield request._replace(statements=sent)
+            return [reply for each, reply in zip(sent, replies, strict=True) if each is not wait]
+
+        def arm() -> None:
+            within: Range | None = Range("", "~")
+            while within is not None:
+                op = sweep.arm_page(d, within, again=False)
+                _, within = driver.run(Operation(op.name, op.access, lambda op=op: through(op.start(), answer)))  # type: ignore[misc]
+
+        armed = ConcurrentCall(arm)
+        armed.wait_until_blocked(postgres_url)
+        a_step(other, generate_config("b"))
+        connection.execute("SELECT pg_advisory_unlock(1)")
+        armed.join()
+        rows = connection.execute("SELECT thread_id FROM langgraph_checkpoint.threads ORDER BY 1").fetchall()
+        assert rows == [(name,) for name in "abcde"]

@@ -29,7 +29,12 @@ ON CONFLICT (thread_id) DO UPDATE SET due_at = 0 WHERE %(again)s
 SELECT thread_id FROM candidates WHERE thread_id IS NOT NULL
 
 -- name: hasten_thread
-UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s WHERE thread_id = %(thread_id)s AND due_at > %(due_at)s
+-- Makes a thread due, also one without a row.
+INSERT INTO langgraph_checkpoint.threads AS t (thread_id, tenant, due_at)
+SELECT thread_id, %(tenant)s, CAST(%(due_at)s AS double precision) FROM
+-- include: the_thread
+WHERE true
+ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE t.due_at > excluded.due_at
 
 -- name: set_ttl
 -- A row says that the thread exists.
@@ -68,8 +73,8 @@ VALUES (%(thread_id)s, %(tenant)s, %(due_at)s)
 ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE t.due_at = %(seen)s
 
 -- name: drop_thread
--- The row of a thread whose checkpoints are deleted, with its time to live. A thread that begins anew meanwhile gets a
--- row by arm_threads.
+-- The row of a thread whose checkpoints are deleted, with its time to live. On PostgreSQL, arm_thread follows, for a
+-- checkpoint that was stored meanwhile. A thread that begins anew later gets a row by arm_threads.
 DELETE FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s
 
 -- name: select_sweep
