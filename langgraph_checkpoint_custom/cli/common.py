@@ -276,3 +276,11 @@ def savers_of(saver: CheckpointSaver, tenants: bool) -> list[CheckpointSaver]:
 def count_all(saver: CheckpointSaver, tenants: bool) -> int:
     """Return the number of threads, for a progress bar."""
     return sum(own.count_threads() for own in savers_of(saver, tenants))
+
+
+def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
+    """Return the number of rows of all tables, for a progress bar."""
+    from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
+
+    found = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 1, saver.tenants() if tenants else ()))
+    return sum(one.rows for one in found.tables)

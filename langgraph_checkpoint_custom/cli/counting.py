@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Limit, Options, command, thread_as_typed
+from langgraph_checkpoint_custom.cli.common import Limit, Options, command, rows_of, thread_as_typed
 from langgraph_checkpoint_custom.cli.output import (
     Column,
     counted,
@@ -84,7 +84,7 @@ def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counte
     unseen: Counter[str] = Counter()
     rows = 0
     d, driver, codec = saver.backend
-    with progress("rows") as report:
+    with progress("rows", lambda: rows_of(saver)) as report:
         for each, start in ((one, start) for one in TABLES for start in one.starts(d)):
             after: Any = start
             while after is not None:

@@ -24,6 +24,7 @@ from langgraph_checkpoint_custom.cli.common import (
     given,
     must_exist,
     must_have_tables,
+    rows_of,
     thread_as_typed,
 )
 from langgraph_checkpoint_custom.cli.counting import classes_of
@@ -332,7 +333,10 @@ def rekey(options: Options) -> None:
     """
     if not settings_of(os.environ, given(options.url)).keys:
         raise ConfigError(f"no encryption key given: set {KEYS}")
-    with options.opened(lists=True) as saver, progress("rows") as report:
+    with (
+        options.opened(lists=True) as saver,
+        progress("rows", lambda: rows_of(saver, tenants=options.tenants)) as report,
+    ):
         what = "dry run" if options.dry_run else "rekey"
         rows, renewed, unreadable = saver.reencrypt(
             dry_run=options.dry_run, progress=lambda rows: report(rows, what), tenants=options.tenants
