@@ -88,7 +88,8 @@ class CallersConnection:
 
     def rollback(self) -> None:
         """Roll back our transaction; the caller's remains."""
-        with suppress(sqlite3.OperationalError):  # There is none if an interrupt came right before or after it.
+        # There is none if an interrupt came right before or after it, or if the caller has closed the connection.
+        with suppress(sqlite3.OperationalError, sqlite3.ProgrammingError):
             self._send(f"ROLLBACK TO {_SAVEPOINT}")
             self._send(f"RELEASE {_SAVEPOINT}")
         self.in_transaction = False

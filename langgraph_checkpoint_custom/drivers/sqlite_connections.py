@@ -162,7 +162,8 @@ class SqliteConnections:
             finally:
                 self.owner = 0
                 if writer is not None and writer.in_transaction:
-                    writer.rollback()
+                    with suppress(sqlite3.Error):  # The next call tries again.
+                        writer.rollback()
 
     def reading_at_once(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
         """Call `work` with the writer if no other call has it, and with a connection for reads otherwise."""

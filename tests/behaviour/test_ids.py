@@ -60,7 +60,6 @@ METHODS: dict[str, Callable[[Client, Any], Awaitable[object]]] = {
     "set_ttl": lambda client, bad: client.do("set_ttl", bad, timedelta(days=1)),
     "label": lambda client, bad: client.do("label", config(bad), "name"),
     "unlabel": lambda client, bad: client.do("unlabel", bad, "name"),
-    "labelled": lambda client, bad: client.do("labelled", bad, "name"),
     "labels": lambda client, bad: client.do("labels", bad),
     "fork_thread from": lambda client, bad: client.do("fork_thread", bad, "fork", checkpoint_id="1"),
     "fork_thread to": lambda client, bad: client.do("fork_thread", "thread", bad, checkpoint_id="1"),

@@ -177,5 +177,5 @@ async def test_a_rollback_over_a_labelled_checkpoint_is_refused(
 
 def test_the_base_class_has_no_method_of_that_name() -> None:
     """If LangGraph added one, it would have its own signature."""
-    ours = ("threads", "count_threads", "thread_exists", "runs", "history", "label", "labelled", "rollback")
+    ours = ("threads", "count_threads", "thread_exists", "runs", "history", "label", "labels", "rollback")
     assert not [name for name in ours if hasattr(BaseCheckpointSaver, name)]
