@@ -245,8 +245,10 @@ def given(url: str | None, *, reads: bool = False) -> str:
 
 def _mode_of(url: str) -> dict[str, str]:
     """Return the option that leaves an existing SQLite file in its journal mode: its header says which one it has."""
-    with suppress(OSError):
-        if url.lower().startswith(_FILE) and Path(unquote(url[len(_FILE) :])).read_bytes()[18:20] == b"\1\1":
+    if not url.lower().startswith(_FILE):
+        return {}
+    with suppress(OSError), Path(unquote(url[len(_FILE) :])).open("rb") as file:
+        if file.read(20)[18:] == b"\1\1":
             return {"journal_mode": "DELETE"}
     return {}
 

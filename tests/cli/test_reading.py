@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -179,6 +180,14 @@ def test_what_reads_takes_the_file_that_is_here(cli: Cli, monkeypatch: pytest.Mo
         assert cli.error == "note: no database given, so this is ./checkpoints.db\n"
     for changing in (("delete", "here", "--yes"), ("setup",), ("doctor", "--fix", "--yes"), ("import", "all.zst")):
         assert "no database given" in cli.fail(*changing, code=2)
+
+
+def test_a_large_file_is_not_read_whole(cli: Cli, tmp_path: Path) -> None:
+    with open_saver("large.db") as saver:
+        put(saver, "here", number=1)
+    os.truncate(tmp_path / "large.db", 2**40)  # More than fits into memory, and no block of the disk.
+    (found,) = cli.json("threads", "--url", "large.db")["threads"]
+    assert found["thread_id"] == "here"
 
 
 def test_times_are_local_and_say_their_zone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
