@@ -264,8 +264,10 @@ class PostgresDriver:
                 unanswered = error.unanswered = unanswered or error.unanswered
             if pause is None:
                 if unanswered and not lost and op.access in ("write", "exclusive"):
-                    said = "was retried because no answer came; an earlier attempt may have succeeded. Then"
-                    error.args = (f"{op.name} {said}: {error}",)
+                    error.args = (
+                        f"{op.name} was retried because no answer came; an earlier attempt may have succeeded. Then: "
+                        f"{error}",
+                    )
                 raise error
             if lost:
                 await self._connections.renew(is_async=is_async)
