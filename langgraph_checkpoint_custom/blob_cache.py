@@ -1,8 +1,8 @@
 """The blobs of the checkpoints that were read or stored last.
 
-The next version of a large value shares its chunks. What is remembered here saves work and changes nothing of what is
-stored: a checkpoint whose parent is not known here reads its row. If a blob is known here but deleted in the database,
-`put` notices.
+The next version of a large value shares its chunks. What is remembered here saves work and space, and changes no value:
+a checkpoint whose parent is not known here reads its row. If a blob is known here but deleted in the database, `put`
+notices.
 """
 
 from __future__ import annotations

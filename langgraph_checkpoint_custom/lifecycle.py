@@ -69,7 +69,9 @@ class Lifecycle:
         Raises:
             ConfigError: Always.
         """
-        raise ConfigError("a saver cannot be pickled: create one in the other process, from the same path or URL")
+        raise ConfigError(
+            "a saver cannot be pickled or copied deeply: create one in the other process, from the same path or URL"
+        )
 
     # Opening and closing
 

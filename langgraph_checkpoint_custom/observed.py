@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.engine.operation import (
     operation_of,
     through,
 )
-from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, Page
+from langgraph_checkpoint_custom.model.keys import Key, Page
 
 T = TypeVar("T")
 
@@ -162,7 +162,7 @@ def _location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
     for what in arguments.values():
         if isinstance(what, Encoded):
             return what.row.thread_id, what.row.checkpoint_ns
-        if isinstance(what, (CheckpointRow, Key, Page)):
+        if isinstance(what, (Key, Page)):
             return what.thread_id, what.checkpoint_ns
     return arguments.get("thread_id", arguments.get("source")), arguments.get("checkpoint_ns")
 

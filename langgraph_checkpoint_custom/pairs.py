@@ -40,8 +40,7 @@ def awaited(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
         found: T = await same(_Async(self), *args, **kwargs)
         return found
 
-    version.__name__ = f"a{method.__name__}"
-    return version
+    return _named(version, method)
 
 
 def iterated(method: Callable[Concatenate[Any, P], Iterator[T]]) -> Callable[Concatenate[Any, P], AsyncIterator[T]]:
@@ -53,7 +52,14 @@ def iterated(method: Callable[Concatenate[Any, P], Iterator[T]]) -> Callable[Con
         found: AsyncIterator[T] = same(_Async(self), *args, **kwargs)
         return found
 
-    version.__name__ = f"a{method.__name__}"
+    return _named(version, method)
+
+
+def _named(version: Callable[P, T], method: Callable[..., Any]) -> Callable[P, T]:
+    """Give the async version of a method its name, also in tracebacks and warnings."""
+    version.__name__ = name = f"a{method.__name__}"
+    version.__qualname__ = f"{method.__qualname__.removesuffix(method.__name__)}{name}"
+    version.__code__ = version.__code__.replace(co_name=name)
     return version
 
 

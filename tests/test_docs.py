@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -219,11 +220,19 @@ def test_every_option_is_explained_where_the_reference_has_it(saver: type) -> No
         assert name in explained or parameter.kind is inspect.Parameter.VAR_POSITIONAL, name
 
 
+def _parsed(path: Path) -> ast.Module:
+    """Parse a file. Python before 3.11.5 raises SystemError if another OS thread parses at the same time; then again."""
+    for _ in range(9):
+        with suppress(SystemError):
+            return ast.parse(path.read_text("utf-8"))
+    return ast.parse(path.read_text("utf-8"))
+
+
 def _texts_of_the_source() -> list[str]:
     """Every text in the package; … replaces the values of formatted texts."""
     found = []
     for path in sorted((ROOT / "langgraph_checkpoint_custom").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(_parsed(path)):
             if isinstance(node, ast.JoinedStr):
                 found.append(
                     "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)

@@ -6,6 +6,7 @@ A document is the channel values of the newest checkpoint of a thread of another
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -60,7 +61,7 @@ def next_version(
 ) -> Version:
     """Return the version of a document in which some values are changed.
 
-    Its id sorts after that of the version before, also if the clock of another machine is ahead.
+    Its id sorts after that of the version before, also if the clock of another machine is ahead, and is new.
 
     Args:
         thread_id: The thread.
@@ -70,7 +71,7 @@ def next_version(
     """
     checkpoint_id = str(uuid6())
     if before.checkpoint_id is not None and before.checkpoint_id >= checkpoint_id:
-        checkpoint_id = str(UUID(int=UUID(before.checkpoint_id).int + 1))
+        checkpoint_id = str(UUID(int=UUID(before.checkpoint_id).int + 1 + secrets.randbits(32)))
     new: dict[str, str | int | float] = dict.fromkeys(changed, checkpoint_id)  # No channel had this version before.
     checkpoint = Checkpoint(
         v=FORMAT_WITH_SENDS,

@@ -38,7 +38,7 @@ class Call(Generic[T]):
 
 
 class CallQueue:
-    """The calls that wait for the OS thread; `perform` gives each of some its outcome."""
+    """The calls that wait for the OS thread. `perform` makes some of them and sets the result of each."""
 
     def __init__(self, perform: Callable[[Sequence[Call[Any]]], None]) -> None:
         self.workers = ThreadPoolExecutor(1, "checkpoint-write")

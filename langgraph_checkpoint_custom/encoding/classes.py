@@ -367,8 +367,13 @@ def _parts_of_old_model(cls: Any) -> Parts:
 def _parts_of_fields(cls: Any, known: Sequence[str], slots: Sequence[str] = ()) -> Parts:
     """For a dataclass, a named tuple or a `Struct` of msgspec, by the names of its fields; `slots` are no fields."""
 
+    by_position = is_named_tuple(cls)  # A subclass may have a property of a field's name.
+
     def parts(o: Any, storable: Storable) -> Sequence[Any]:
-        fields = {name: getattr(o, name) for name in known if hasattr(o, name)}
+        if by_position:
+            fields = dict(zip(known, o, strict=True))
+        else:
+            fields = {name: getattr(o, name) for name in known if hasattr(o, name)}
         if len(fields) == len(known) and not slots and getattr(o, "__dict__", fields).keys() <= fields.keys():
             return fields, None
         return _with_state(cls, fields, None, _further_state(o, fields, known, slots), storable)
@@ -378,7 +383,7 @@ def _parts_of_fields(cls: Any, known: Sequence[str], slots: Sequence[str] = ()) 
 
 def is_named_tuple(cls: Any) -> bool:
     """Whether something is the class of a named tuple."""
-    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
+    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "_make")
 
 
 def is_struct(cls: type) -> bool:

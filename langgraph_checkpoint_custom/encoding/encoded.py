@@ -4,8 +4,9 @@ Must not know: SQL, connections.
 
 A small value is part of the document, as it is when `put` is called. A larger one is a blob. An unchanged value is not
 stored again: what the parent's row names as a blob at the channel's version is what this checkpoint refers to, whatever
-the object is now. So what is stored depends on the values and on what is stored already, never on what a saver happens
-to remember: if nothing is known of the parent, all values are encoded, and its row is read before they are stored.
+the object is now. So the values depend on the graph and on what is stored already, never on what a saver happens to
+remember (only whether a value is in chunks does): if nothing is known of the parent, all values are encoded, and its
+row is read before they are stored.
 """
 
 from __future__ import annotations

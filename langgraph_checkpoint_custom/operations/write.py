@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
-from langgraph_checkpoint_custom.engine.operation import Offload, Steps, operation, work_out
+from langgraph_checkpoint_custom.engine.operation import Offload, Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.operations.delta_history import HistoryRow, ancestor_rows
@@ -72,8 +72,10 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
             if lost:
                 raise _pruned(encoded.row, lost)
             parent_is_complete = True
-        if (lost := [channel for what, channel in problems if what == "value"]) and encoded.large:
-            encoded = work_out(encoded.large.without(lost))
+        if lost := [channel for what, channel in problems if what == "value"]:
+            assert encoded.large is not None  # Only a large checkpoint refers to blobs.
+            again = encoded.large.without(lost)
+            encoded = (yield again) if isinstance(again, Offload) else again
 
 
 def _conflict(row: CheckpointRow, newest: str) -> CheckpointConflict:

@@ -24,7 +24,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode  # json.loads first checks the type of its argument.
 
 _EMPTY = "[]", "[]", "[]"
-_FORMAT, _CHANNELS = map(TupleRow._fields.index, ("idx", "channels"))
+_PARENT, _FORMAT, _CHANNELS = map(TupleRow._fields.index, ("name", "idx", "channels"))
 
 _KEY_COLUMNS = {2: ("checkpoint_ns", "checkpoint_id"), 3: ("checkpoint_ns", "channel", "version")}
 
@@ -119,8 +119,10 @@ class SqliteDialect(SqlDialect):
 
     def read_rows(self, reply: Sequence[Row]) -> Sequence[Row] | None:
         """The rows of the reply; None if the checkpoint has blobs, or may have sends of its parent."""
-        if reply and (reply[0][_CHANNELS] or (reply[0][0] == "checkpoint" and reply[0][_FORMAT] < FORMAT_WITH_SENDS)):
-            return None
+        if reply:
+            first = reply[0]
+            if first[_CHANNELS] or (first[0] == "checkpoint" and first[_PARENT] and first[_FORMAT] < FORMAT_WITH_SENDS):
+                return None
         return self.rows(reply)
 
     def select_rest(self, rows: Sequence[Row]) -> RoundTrip | None:

@@ -43,7 +43,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from langgraph_checkpoint_custom.encoding.allowlist import strict_serde
-from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
+from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue, UnstorableValue
 from langgraph_checkpoint_custom.encoding.serde import exact_serializer
 from tests.exactly import same
 
@@ -272,6 +272,16 @@ class Sorted(namedtuple("Sorted", "one two")):
         return super().__new__(cls, *sorted((one, two), reverse=True))
 
 
+class InEuros(Pair):
+    @property
+    def left(self) -> Any:  # type: ignore[override]
+        return self[0] / 100
+
+
+class Named(tuple):  # type: ignore[type-arg]
+    _fields = ("x",)
+
+
 class Outer:
     class Nested(BaseModel):
         x: int = 0
@@ -345,6 +355,7 @@ OBJECTS: dict[str, Any] = {
     "pydantic dataclass": Checked(theNumber=4),
     "named tuple": Pair((1,), Pair(Color.RED)),
     "named tuple of its own mind": changed_after(Sorted(1, 2), note="n"),
+    "named tuple with a property of a field's name": InEuros(500, "EUR"),
     "not a number": [Color.NOT, Color.ALSO, Color.PAIR, Color.LISTED, Rights.READ | Rights.WRITE],
     "zones": [
         datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
@@ -402,6 +413,11 @@ def test_a_restored_object_equals_a_copy(name: str) -> None:
         assert OURS.dumps_typed(OURS.loads_typed(stored)) == stored, "it is other bytes the next time"
     if name != "prompt":  # A prompt does not copy itself in this way.
         assert same(copy.deepcopy(value), value)
+
+
+def test_a_tuple_with_names_that_is_no_named_tuple_is_a_tuple() -> None:
+    with pytest.raises(UnstorableValue, match="Named would come back as something else: a tuple"):
+        OURS.dumps_typed([Named((1,))])
 
 
 def read(value: Any, *allow: Any) -> Any:

@@ -163,6 +163,7 @@ async def test_a_cancelled_task_does_not_affect_its_batch(saver: SqliteSaver, pa
         await asyncio.sleep(0)
         for task in (first, *tasks[::2]):
             task.cancel()
+        await asyncio.wait((first, *tasks[::2]))  # A call that is cancelled later may have begun.
         unlock()
         outcomes = await asyncio.gather(first, *tasks, return_exceptions=True)
     assert [type(each) for each in outcomes[2::2]] == [dict] * (MANY // 2)

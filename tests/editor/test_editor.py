@@ -24,6 +24,7 @@ def test_each_method_says_what_it_does(cls: type) -> None:
         if not name.startswith("_"):
             assert method.__doc__, name
             assert not method.__doc__.startswith("Async version"), name
+            assert method.__name__ == method.__qualname__.rpartition(".")[2] == name, name
     if issubclass(cls, SqliteSaver):
         assert cls.aput.__doc__ == cls.put.__doc__
 
