@@ -221,7 +221,7 @@ def test_every_option_is_explained_where_the_reference_has_it(saver: type) -> No
 
 
 def _parsed(path: Path) -> ast.Module:
-    """Parse a file. Python before 3.11.5 raises SystemError if another OS thread parses at the same time; then again."""
+    """Parse a file, again if another OS thread does so, too: then Python before 3.11.5 raises SystemError."""
     for _ in range(9):
         with suppress(SystemError):
             return ast.parse(path.read_text("utf-8"))

@@ -274,7 +274,7 @@ class Sorted(namedtuple("Sorted", "one two")):
 
 class InEuros(Pair):
     @property
-    def left(self) -> Any:  # type: ignore[override]
+    def left(self) -> Any:
         return self[0] / 100
 
 

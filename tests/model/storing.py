@@ -164,6 +164,8 @@ class StoringOracle(InMemorySaver):
                 return False
         elif not there - {key.checkpoint_id}:
             return False
+        elif all(self.has_lost_its_parent(Key(*location, other)) for other in there - {key.checkpoint_id}):
+            return None  # The others may have been stored at the same time.
         if key.checkpoint_id in there or open_channels <= self._already_stored(key, checkpoint, new_versions):
             return None
         return True

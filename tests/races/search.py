@@ -71,7 +71,12 @@ def steps_of(model: Model, history: Sequence[Done], threads: Sequence[str]) -> l
 
 
 def _is_among(done: Done, history: Sequence[Done]) -> bool:
-    return any(other is not done and other.start < done.end and done.start < other.end for other in history)
+    others = [other for other in history if other is not done]
+    # The ids of a round have no time of today: by them, a sweep does not find what has grown since another sweep.
+    was_swept = done.call.name == "sweep" and any(
+        other.call.name == "sweep" and other.start < done.start for other in others
+    )
+    return was_swept or any(other.start < done.end and done.start < other.end for other in others)
 
 
 def explain(
