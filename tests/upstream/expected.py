@@ -77,7 +77,7 @@ EXPECTED: Final = {
 }
 
 # They assert how much time has passed, or cancel a run after a fifth of a second, which depends on the load of the
-# machine, and so they do not run.
+# machine. Only `python -m tests.upstream` runs them.
 TIMED: Final = {
     "langgraph": (
         "tests/test_pregel.py::test_stream_buffering_single_node",

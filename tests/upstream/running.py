@@ -62,7 +62,7 @@ class Outcome:
         return {**failures, **dict.fromkeys(passes, "passes: take it off the list")}
 
 
-def run(name: str, saver: str, folder: Path, *, dsn: str = "") -> Outcome:
+def run(name: str, saver: str, folder: Path, *, dsn: str = "", everything: bool = False) -> Outcome:
     """Download a suite into a folder and run it in a separate process.
 
     An unexpected failure is run again, since some tests do not wait long enough for a busy machine.
@@ -72,6 +72,7 @@ def run(name: str, saver: str, folder: Path, *, dsn: str = "") -> Outcome:
         saver: "sqlite" or "postgres".
         folder: An empty folder.
         dsn: An empty database, which is filled.
+        everything: With each way to make a saver instead of one, and with the tests that assert on time.
     """
     suite = SUITES[name]
     copy_tests(suite_of(f"{suite.package}=={version(suite.package)}", folder), folder)
@@ -79,9 +80,11 @@ def run(name: str, saver: str, folder: Path, *, dsn: str = "") -> Outcome:
         **{key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "LANGGRAPH_"))},
         "UPSTREAM_SAVER": saver,
         "UPSTREAM_DSN": dsn,
+        "UPSTREAM_ALL": str(int(everything)),
     }
     files = sorted(str(file.relative_to(folder)) for glob in suite.files for file in (folder / "tests").glob(glob))
-    options = [*suite.options, *(f"--deselect={test}" for test in TIMED.get(name, ()))]
+    timed = () if everything else TIMED.get(name, ())
+    options = [*suite.options, *(f"--deselect={test}" for test in timed)]
     first = _pytest(folder, environment, [*options, *files])
     again = [_node(test) for test in first.failed if function_of(test) not in EXPECTED[name]]
     if not again:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from types import CodeType
@@ -23,17 +24,37 @@ from .replaced import DSN, SAVER, stores
 # Tests of PostgreSQL check whether there is one.
 NO_DOCKER = SAVER != "postgres"
 DEFAULT_URI = DSN
+ALL = os.environ.get("UPSTREAM_ALL") == "1"
+SYNC = {
+    "sqlite": ["sqlite", "sqlite_aes", "memory"],
+    "postgres": ["postgres_pool", "postgres", "postgres_pipe", "postgres_connection", "memory"],
+}[SAVER]
+ASYNC = {
+    "sqlite": ["sqlite_aio", "memory"],
+    "postgres": [
+        "postgres_aio_pool",
+        "postgres_aio",
+        "postgres_aio_pipe",
+        "postgres_aio_connection",
+        "memory",
+    ],
+}[SAVER]
 
 
-@pytest.fixture(params=["sqlite" if SAVER == "sqlite" else "postgres_pool"])
+@pytest.fixture(params=SYNC if ALL else SYNC[:1])
 def sync_checkpointer(request: pytest.FixtureRequest) -> Iterator[CheckpointSaver]:
     with getattr(conftest_checkpointer, f"_checkpointer_{request.param}")() as checkpointer:
         yield checkpointer
 
 
-@pytest.fixture(params=["sqlite_aio" if SAVER == "sqlite" else "postgres_aio_pool"])
+@pytest.fixture(params=ASYNC if ALL else ASYNC[:1])
 async def async_checkpointer(request: pytest.FixtureRequest) -> AsyncIterator[CheckpointSaver]:
-    async with getattr(conftest_checkpointer, f"_checkpointer_{request.param}")() as checkpointer:
+    made = getattr(conftest_checkpointer, f"_checkpointer_{request.param}")()
+    if request.param == "memory":
+        with made as checkpointer:
+            yield checkpointer
+        return
+    async with made as checkpointer:
         yield checkpointer
 
 
