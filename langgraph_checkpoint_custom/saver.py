@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from copy import copy
 from functools import partial
 from itertools import count
 from typing import Any, cast
@@ -27,7 +26,6 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from typing_extensions import Self
 
 from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.blob_cache import BlobCache
@@ -634,12 +632,6 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
     def _must_be_newest(self, row: CheckpointRow) -> bool:
         """Whether the checkpoint may be stored only if its parent is the newest of its namespace."""
         return self._concurrent_writers == "reject" and must_be_newest(self._scope_of(row), row.run_id, row.parent_id)
-
-    def _with_concurrent_writers(self, concurrent_writers: ConcurrentWriters) -> Self:
-        """Return a copy of the saver with another value of this option."""
-        clone = copy(self)
-        clone._concurrent_writers = concurrent_writers
-        return clone
 
     def _scope_of(self, key: Key | CheckpointRow) -> Scope:
         return self._number, self._dialect.stored_thread(key.thread_id), key.checkpoint_ns

@@ -1,4 +1,4 @@
-"""Documents, of which the adapters consist, stored with the methods that every saver has.
+"""Documents, of which the adapters consist: each version is stored in one transaction with what belongs to it.
 
 A document is the channel values of the newest checkpoint of a thread of another framework; see
 `model/namespaced_ids.py`. The older checkpoints are its earlier versions; a prune deletes them.
@@ -7,7 +7,7 @@ A document is the channel values of the newest checkpoint of a thread of another
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -17,12 +17,15 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, Checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.types import INTERRUPT
 
+from langgraph_checkpoint_custom.encoding.encode import encode_writes
+from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.encoding.objects import error_text
-from langgraph_checkpoint_custom.errors import ConfigError, CorruptCheckpoint
+from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, work_out
+from langgraph_checkpoint_custom.errors import CheckpointConflict, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import config_of, key_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 from langgraph_checkpoint_custom.model.records import Question
-from langgraph_checkpoint_custom.operations.writers import ConcurrentWriters
+from langgraph_checkpoint_custom.operations.write import store_part
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 
@@ -92,16 +95,17 @@ class Documents:
 
     Args:
         saver: The saver to store with; the caller closes it.
-        concurrent_writers: With "reject", a version is refused if what was read before it is not the newest any more.
+        only_newest: Whether a version is refused if what was read before it is not the newest any more.
     """
 
-    def __init__(self, saver: CheckpointSaver, concurrent_writers: ConcurrentWriters = "allow") -> None:
+    def __init__(self, saver: CheckpointSaver, *, only_newest: bool = False) -> None:
         if not isinstance(saver, CheckpointSaver):
             raise ConfigError(
                 f"an adapter needs a saver of langgraph_checkpoint_custom, not a {type(saver).__name__}; make one with "
                 "open_saver(url)"
             )
-        self._saver = saver._with_concurrent_writers(concurrent_writers)
+        self._saver = saver
+        self._only_newest = only_newest
 
     def read(self, thread_id: str, version: str | None = None) -> CheckpointTuple | None:
         """Return the newest version of a document, or another one; None if there is none."""
@@ -129,21 +133,55 @@ class Documents:
             return Before(error.checkpoint_id)
         return Before()
 
-    def put(self, version: Version) -> None:
-        """Store a version."""
-        self._saver.put(*version)
+    def put(self, version: Version, question: Question | None = None, more: Sequence[RoundTrip] = ()) -> None:
+        """Store a version and other rows in one transaction.
 
-    async def aput(self, version: Version) -> None:
+        Args:
+            version: The version.
+            question: What waits for a human as of this version. It is stored as an interrupt of LangGraph's, so
+                `interrupts()` lists it until a later version has none.
+            more: What stores the other rows.
+
+        Raises:
+            CheckpointConflict: With `only_newest`, the version before is not the newest any more; nothing was stored.
+        """
+        encoded = work_out(self._saver._encode(*version))
+        _check(version, self._saver.backend.driver.run(self._storing(version, encoded, question, more)))
+
+    async def aput(self, version: Version, question: Question | None = None, more: Sequence[RoundTrip] = ()) -> None:
         """Async version of `put`."""
-        await self._saver.aput(*version)
+        encoded, driver = self._saver._encode(*version), self._saver.backend.driver
+        if isinstance(encoded, Offload):
+            encoded = await driver.aoffload(encoded)
+        _check(version, await driver.arun(self._storing(version, encoded, question, more)))
 
-    def ask(self, version: Version, question: Question) -> None:
-        """Store what waits for a human as of a version, as an interrupt of LangGraph's: `interrupts()` lists it."""
-        self._saver.put_writes(version.own_config, [(INTERRUPT, [question._asdict()])], "question")
+    def _storing(
+        self, version: Version, encoded: Encoded, question: Question | None, more: Sequence[RoundTrip]
+    ) -> Operation[bool]:
+        dialect, _, codec = self._saver.backend
+        rest = list(more)
+        if question is not None:
+            writes = [(INTERRUPT, [question._asdict()])]
+            rest.append(
+                dialect.insert_writes(*work_out(encode_writes(codec, version.own_config, writes, "question", "")))
+            )
+        return store_part(
+            dialect,
+            encoded.row.thread_id,
+            [lambda: encoded],
+            self._saver._remember_stored,
+            rest,
+            follows=self._only_newest and encoded.row.parent_id is not None,
+            only_newest=self._only_newest,
+        )
 
-    async def aask(self, version: Version, question: Question) -> None:
-        """Async version of `ask`."""
-        await self._saver.aput_writes(version.own_config, [(INTERRUPT, [question._asdict()])], "question")
+
+def _check(version: Version, was_stored: bool) -> None:
+    if not was_stored:
+        raise CheckpointConflict(
+            f"thread {version.own_config['configurable']['thread_id']!r} was deleted since it was read; nothing was "
+            "stored. Read it again"
+        )
 
 
 def misshapen(config: RunnableConfig, channel: str, error: Exception) -> CorruptCheckpoint:

@@ -144,12 +144,14 @@ class SessionStore:
     def save(self, checkpoint: SessionCheckpoint) -> None:
         """Save a session as a new version; `created_at` stays that of the first save."""
         thread_id, content = self._thread_id(checkpoint.thread_id), _encoded(checkpoint)
-        self._put(_version_of(thread_id, self._documents.newest(thread_id), *content))
+        version = _version_of(thread_id, self._documents.newest(thread_id), *content)
+        self._documents.put(version, _question(version))
 
     async def asave(self, checkpoint: SessionCheckpoint) -> None:
         """Async version of `save`."""
         thread_id, content = self._thread_id(checkpoint.thread_id), _encoded(checkpoint)
-        await self._aput(_version_of(thread_id, await self._documents.anewest(thread_id), *content))
+        version = _version_of(thread_id, await self._documents.anewest(thread_id), *content)
+        await self._documents.aput(version, _question(version))
 
     def load(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
         """Return a session as it was last saved, or one of its versions; None if there is none."""
@@ -202,7 +204,7 @@ class SessionStore:
         stored_id = self._thread_id(thread_id)
         old = _existing(thread_id, version, self._documents.read(stored_id, _version(version)))
         restored = _restored(stored_id, self._documents.newest(stored_id), old)
-        self._put(restored)
+        self._documents.put(restored, _question(restored))
         return _decoded(thread_id, old._replace(metadata=restored.metadata))
 
     async def arestore(self, thread_id: str, version: str) -> SessionCheckpoint:
@@ -210,19 +212,8 @@ class SessionStore:
         stored_id = self._thread_id(thread_id)
         old = _existing(thread_id, version, await self._documents.aread(stored_id, _version(version)))
         restored = _restored(stored_id, await self._documents.anewest(stored_id), old)
-        await self._aput(restored)
+        await self._documents.aput(restored, _question(restored))
         return _decoded(thread_id, old._replace(metadata=restored.metadata))
-
-    def _put(self, version: Version) -> None:
-        # The question first: a version that can be seen has it.
-        if question := _question(version):
-            self._documents.ask(version, question)
-        self._documents.put(version)
-
-    async def _aput(self, version: Version) -> None:
-        if question := _question(version):
-            await self._documents.aask(version, question)
-        await self._documents.aput(version)
 
     def _thread_id(self, thread_id: str) -> str:
         return thread_of(_KIND, self._namespace, thread_id)

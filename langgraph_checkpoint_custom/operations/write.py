@@ -5,13 +5,14 @@ Must not know: SQL, connections, serializers (rows come encoded).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
-from langgraph_checkpoint_custom.engine.operation import Offload, Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, one_trip, operation
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.operations.delta_history import HistoryRow, ancestor_rows
+from langgraph_checkpoint_custom.operations.list_threads import thread_exists
 from langgraph_checkpoint_custom.operations.writers import claim_lost
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -112,3 +113,48 @@ def put_writes(d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | N
         reply = yield d.insert_writes(key, rows, claim)
         if claim is not None and reply[-1]:
             raise claim_lost(key.thread_id)
+
+
+@operation("exclusive", locks=["thread_id"])
+def store_part(
+    d: SqlDialect,
+    thread_id: str,
+    checkpoints: Sequence[Callable[[], Encoded]],
+    remember: Callable[[Encoded], object],
+    rest: Sequence[RoundTrip],
+    *,
+    follows: bool,
+    only_newest: bool = False,
+) -> Steps[bool]:
+    """Store checkpoints of a thread and other rows of it; return whether they were stored.
+
+    Args:
+        d: The dialect.
+        thread_id: The thread.
+        checkpoints: Functions that encode the checkpoints: each one after the one before was stored.
+        remember: Called with each stored checkpoint that is more than one row.
+        rest: What stores the other rows.
+        follows: Whether the thread has to exist, because a part of it was stored before. If somebody has deleted it
+            since, nothing is stored.
+        only_newest: As for `put`.
+
+    Round trips: on PostgreSQL one for the lock; one if it follows; one, and those of `put` for each checkpoint that is
+        more than one row.
+    Idempotent: yes.
+    Raises: as `put`.
+    """
+    if follows and not (yield from thread_exists(d, thread_id).start()):
+        return False
+    trips: list[RoundTrip] = []
+    for encode in checkpoints:
+        encoded = encode()
+        if encoded.is_one_row and not encoded.replayed and not only_newest:
+            trips.append(d.insert_checkpoint(encoded.row))
+            continue
+        if trips:
+            yield one_trip(trips)
+            trips = []
+        remember((yield from put(d, encoded, only_newest=only_newest).start()))
+    if trips := [*trips, *rest]:
+        yield one_trip(trips)
+    return True

@@ -12,7 +12,6 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import work_out
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, thread_text
@@ -21,9 +20,9 @@ from langgraph_checkpoint_custom.operations.moves import (
     moved_threads,
     moves_of_threads,
     store_move,
-    store_part,
 )
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads, get_with_writes
+from langgraph_checkpoint_custom.operations.write import store_part
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.finding import all_threads
 from langgraph_checkpoint_custom.tools.foreign import (
@@ -53,7 +52,7 @@ class OwnThreads(Threads):
     suffix = "-custom"
 
     def __init__(self, saver: CheckpointSaver, store: str) -> None:
-        self._saver = without_classes(saver)._with_concurrent_writers("allow")
+        self._saver = without_classes(saver)
         self._dialect, self._driver, self._values = self._saver.backend
         self._store = store
         self.excluded = frozenset(self._values.excluded)
@@ -110,7 +109,9 @@ class OwnThreads(Threads):
         ]
         if moved := BEGUN if part.moved is None and part.is_first else part.moved:
             rest.append(self._dialect.ask("store_move", store=self._store, thread_id=thread_id, checkpoints=moved))
-        stored = store_part(self._dialect, thread_id, encoders, self._remember, rest, follows=part.follows)
+        stored = store_part(
+            self._dialect, thread_id, encoders, self._saver._remember_stored, rest, follows=part.follows
+        )
         if not self._driver.run(stored):
             raise CheckpointError(
                 "it was deleted in the target while it was moved; nothing more of it was copied; --thread (in Python "
@@ -119,9 +120,6 @@ class OwnThreads(Threads):
 
     def _encoded(self, arguments: Sequence[Any]) -> Any:
         return work_out(self._saver._encode(*arguments))
-
-    def _remember(self, stored: Encoded) -> None:
-        self._saver._remember_stored(stored)
 
     # What was moved
 

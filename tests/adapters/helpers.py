@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.adapters.documents import Documents, next_version
+from tests.behaviour.helpers import Database
 from tests.stores import Store
 
 # Texts that are allowed in names and have a meaning in paths, SQL, URLs or this package.
@@ -52,3 +53,32 @@ def damage(store: Store) -> None:
         with psycopg.connect(store.url) as connection:
             connection.execute(r"UPDATE langgraph_checkpoint.blobs SET value = '\xc1'")
             connection.execute(r"UPDATE langgraph_checkpoint.checkpoints SET checkpoint = '\xc1'")
+
+
+@contextmanager
+def refusing(store: Store, table: str, *events: str) -> Iterator[None]:
+    """Have the database refuse these changes of a table. It has to be the test's own store."""
+    if store.kind == "sqlite":
+        made = [
+            f"CREATE TRIGGER refuses_{event} BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            for event in events
+        ]
+        dropped = [f"DROP TRIGGER refuses_{event}" for event in events]
+    else:
+        made = [
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$",
+            f"CREATE TRIGGER refuses BEFORE {' OR '.join(events)} ON {table} FOR EACH ROW EXECUTE FUNCTION refuse()",
+        ]
+        dropped = ["DROP FUNCTION refuse() CASCADE"]
+    _execute(store, made)
+    try:
+        yield
+    finally:
+        _execute(store, dropped)
+
+
+def _execute(store: Store, statements: list[str]) -> None:
+    with closing(Database(store).connect()) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()

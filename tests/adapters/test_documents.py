@@ -22,7 +22,7 @@ THREAD = thread_of("test", "a thread")
 
 def add(saver: CheckpointSaver, values: dict[str, Any], thread_id: str = THREAD) -> int:
     """Increment a counter in a document and set other values of it; if somebody else was faster, again."""
-    documents = Documents(saver, "reject")
+    documents = Documents(saver, only_newest=True)
     while True:
         found = documents.read(thread_id)
         checkpoint: Any = found and found.checkpoint

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, StorageError
 from langgraph_checkpoint_custom.adapters.sessions import (
     SessionCheckpoint,
     SessionStore,
 )
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
-from tests.adapters.helpers import HOSTILE, Calls, put_document
+from tests.adapters.helpers import HOSTILE, Calls, put_document, refusing
 from tests.behaviour.helpers import Database
 from tests.conftest import APIS
 from tests.stores import Store
@@ -182,6 +182,19 @@ async def test_a_session_that_waits_is_listed_with_its_question(sessions: Calls,
     assert len(saver.interrupts()) == 2
     await sessions.delete("a")
     assert [one.thread_id for one in saver.interrupts()] == [second.thread_id]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_save_that_raises_leaves_nothing(own_store: Store, api: str) -> None:
+    with own_store.open() as saver:
+        saver.setup()
+        sessions = Calls(SessionStore(saver), api)
+        for table in ("writes", "checkpoints"):
+            with refusing(own_store, table, "INSERT"), pytest.raises(StorageError, match="refused"):
+                await sessions.save(session("a", interrupt={"question": "Really?"}))
+            assert set(Database(own_store).counts().values()) == {0}
+        await sessions.save(session("a", interrupt={"question": "Really?"}))
+        assert len(saver.interrupts()) == 1
 
 
 # What deepagentsdk 0.x's FileSaver writes: `JSON.stringify(checkpoint, null, 2)`.

@@ -17,6 +17,7 @@ and msgpack does not.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +30,13 @@ from typing_extensions import Self
 
 from langgraph_checkpoint_custom.adapters.cubeloop.framework import HitlRequest, Message, base, exceptions
 from langgraph_checkpoint_custom.adapters.documents import Before, Documents, next_version
-from langgraph_checkpoint_custom.errors import CheckpointConflict, ConfigError, Contention, CorruptCheckpoint
+from langgraph_checkpoint_custom.errors import (
+    CheckpointConflict,
+    CheckpointError,
+    ConfigError,
+    Contention,
+    CorruptCheckpoint,
+)
 from langgraph_checkpoint_custom.model.namespaced_ids import name_of, thread_of
 from langgraph_checkpoint_custom.model.records import Question
 from langgraph_checkpoint_custom.operations.delete import prune_thread
@@ -48,6 +55,7 @@ KIND = "cubeloop"
 # longer than the first attempts to reconnect.
 VERSIONS = 100
 
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="role")])
 
@@ -64,7 +72,7 @@ class CubeLoopCheckpointer:
 
     def __init__(self, saver: CheckpointSaver) -> None:
         self._saver = saver
-        self._documents = Documents(saver, "reject")
+        self._documents = Documents(saver, only_newest=True)
 
     async def __aenter__(self) -> Self:
         return self
@@ -263,19 +271,22 @@ class CubeLoopCheckpointer:
                 if changed is None:
                     return False
                 version = next_version(stored_id, before, changed)
+                pending = version.checkpoint["channel_values"].get("pending")
+                question = Question(str(pending["question"]), _asked(pending)) if pending else None
                 try:
-                    await self._documents.aput(version)
+                    await self._documents.aput(version, question)
                 except CheckpointConflict:
                     # It may have been stored, and the reply was lost, and then somebody else went on from there.
                     if not [one async for one in self._saver.ahistory(version.own_config)]:
                         continue
                 break
-            if pending := version.checkpoint["channel_values"].get("pending"):
-                await self._documents.aask(version, Question(str(pending["question"]), _asked(pending)))
-            if (step := version.metadata["step"]) and step % VERSIONS == 0:
-                dialect, driver, _ = self._saver.backend
+        if (step := version.metadata["step"]) and step % VERSIONS == 0:
+            dialect, driver, _ = self._saver.backend
+            try:
                 await driver.arun(prune_thread(dialect, stored_id, VERSIONS))
-            return True
+            except CheckpointError as error:  # The change is stored; the next prune deletes these versions, too.
+                _LOG.warning("old versions of thread %r were not deleted: %s", stored_id, error)
+        return True
 
 
 def _before(found: CheckpointTuple | None) -> Before:

@@ -29,10 +29,11 @@ from cubeloop.providers.base import (
     UserMessage,
 )
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, StorageError
 from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
 from langgraph_checkpoint_custom.adapters.cubeloop.checkpointer import VERSIONS, stored
 from langgraph_checkpoint_custom.adapters.documents import Version
+from tests.adapters.helpers import refusing
 from tests.behaviour.helpers import Database
 from tests.conftest import needs_error_codes
 from tests.stores import Store
@@ -127,6 +128,84 @@ async def test_a_pending_request_is_listed_until_it_is_answered(store: Store) ->
         assert [one.thread_id for one in await saver.ainterrupts()] == [stored("other")]
 
 
+async def test_a_deleted_thread_is_gone(saver: CheckpointSaver) -> None:
+    checkpointer = CubeLoopCheckpointer(saver)
+    for thread_id in ("thread", "other"):
+        await checkpointer.append(thread_id, [user("hello")])
+        await checkpointer.save_pending_request(thread_id, request("question"))
+    await checkpointer.delete("thread")
+    await checkpointer.delete("thread")
+    assert await checkpointer.load("thread") is None
+    assert [one.thread_id for one in saver.threads()] == [stored("other")]
+    assert len(await saver.ainterrupts()) == 1
+
+
+async def test_a_change_beside_a_deletion_does_not_bring_the_thread_back(
+    saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread is deleted or erased after the change has read it."""
+    checkpointer = CubeLoopCheckpointer(saver)
+    put = checkpointer._documents.aput
+    deletions = [lambda: checkpointer.delete("thread"), lambda: saver.aerase({"source": "update"})]
+
+    async def delete_and_put(*arguments: Any) -> None:
+        if left:
+            await left.pop()()
+        await put(*arguments)
+
+    for deletion in deletions:
+        left: list[Any] = []
+        monkeypatch.setattr(checkpointer._documents, "aput", delete_and_put)
+        await run(checkpointer, "run")
+        await checkpointer.save_pending_request("thread", request("question"))
+        left.append(deletion)
+        await checkpointer.save_extra("thread", {"a": 1})
+        assert await loaded(checkpointer) == CheckpointData([], {"a": 1}, None)
+        assert await saver.ainterrupts() == []
+        await checkpointer.claim_run("thread", "run")  # Nothing is known of its runs.
+        await checkpointer.delete("thread")
+
+
+async def test_a_change_that_raises_has_changed_nothing(own_store: Store) -> None:
+    async with own_store.open() as saver:
+        await saver.asetup()
+        checkpointer = CubeLoopCheckpointer(saver)
+        await checkpointer.append("thread", [user("a")])
+        with refusing(own_store, "writes", "INSERT"):
+            with pytest.raises(StorageError, match="refused"):
+                await checkpointer.save_pending_request("thread", request("question"))
+            assert await checkpointer.load_pending("thread") is None
+        await checkpointer.save_pending_request("thread", request("question"))
+        with refusing(own_store, "writes", "INSERT"):
+            for _ in range(2):
+                with pytest.raises(StorageError, match="refused"):
+                    await checkpointer.append("thread", [user("b")])
+                with pytest.raises(StorageError, match="refused"):
+                    await checkpointer.claim_run("thread", "run")
+        assert texts((await loaded(checkpointer)).messages) == ["a"]
+        assert len(await saver.ainterrupts()) == 1
+        await checkpointer.append("thread", [user("b")])
+        await checkpointer.claim_run("thread", "run")
+        assert texts((await loaded(checkpointer)).messages) == ["a", "b"]
+        assert len(await saver.ainterrupts()) == 1
+
+
+async def test_a_change_does_not_depend_on_the_deletion_of_old_versions(
+    own_store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("langgraph_checkpoint_custom.adapters.cubeloop.checkpointer.VERSIONS", 2)
+    async with own_store.open() as saver:
+        await saver.asetup()
+        checkpointer = CubeLoopCheckpointer(saver)
+        with refusing(own_store, "checkpoints", "DELETE"):
+            for number in range(4):
+                await checkpointer.append("thread", [user(f"{number}")])
+        assert "old versions of thread" in caplog.text
+        assert texts((await loaded(checkpointer)).messages) == ["0", "1", "2", "3"]
+        await checkpointer.append("thread", [user("4")])
+        assert len(list(saver.history({"configurable": {"thread_id": stored("thread")}}))) == 2
+
+
 async def test_only_old_versions_are_deleted(saver: CheckpointSaver) -> None:
     checkpointer, thread_id = CubeLoopCheckpointer(saver), stored("thread")
     await run(checkpointer, "run")
@@ -155,11 +234,11 @@ async def test_a_change_whose_answer_was_lost_is_made_once(
     put = checkpointer._documents.aput
     stored_versions: list[Version] = []
 
-    async def put_and_again(version: Version) -> None:
+    async def put_and_again(version: Version, *more: Any) -> None:
         stored_versions.append(version)
-        await put(version)
+        await put(version, *more)
         await other.append("thread", [user(f"other {len(stored_versions)}")])
-        await put(version)
+        await put(version, *more)
 
     monkeypatch.setattr(checkpointer._documents, "aput", put_and_again)
     await checkpointer.claim_run("thread", "run")
