@@ -20,7 +20,7 @@ from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_checkpoint_custom.adapters.documents import Documents, misshapen, next_version
 from langgraph_checkpoint_custom.adapters.json_values import plain
-from langgraph_checkpoint_custom.errors import CheckpointLabelled, CheckpointNotFound, ConfigError, LabelExists
+from langgraph_checkpoint_custom.errors import CheckpointLabelled, ConfigError
 from langgraph_checkpoint_custom.model.keys import MAX_ID, key_of, text
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -58,7 +58,7 @@ class _Record(NamedTuple):
     @property
     def pin(self) -> str:
         """The label of the saver that protects a pinned checkpoint from a retention and from a prune."""
-        return f"pin {self.first}"
+        return _pin(self.first)
 
     @property
     def sort_key(self) -> tuple[datetime, str]:
@@ -67,6 +67,10 @@ class _Record(NamedTuple):
 
 
 _NAMES = _Record._fields[1:]
+
+
+def _pin(first: str) -> str:
+    return f"pin {first}"
 
 
 class DeepCheckpointStore:
@@ -112,15 +116,15 @@ class DeepCheckpointStore:
         record["first"] = earlier[0].first if earlier else str(uuid6())
         record["pinned"] = any(one.pinned or one.label != checkpoint.label for one in earlier)
         new = next_version(self._thread_id, await self._documents.anewest(self._thread_id), messages, record)
-        await self._documents.aput(new)
+        dialect, own, labels = self._saver.backend.dialect, key_of(new.own_config), []
+        if earlier:  # Labels move to the new checkpoint with this id.
+            old = [key_of(one.config)._asdict() for one in earlier]
+            labels.append(dialect.ask_each("move_labels", old, new_id=own.checkpoint_id))
+        if self._pin_labels and record["pinned"]:
+            labels.append(dialect.ask("label_checkpoint", **own._asdict(), name=_pin(record["first"])))
+        await self._documents.aput(new, more=labels)
         for one in earlier:
-            with suppress(LabelExists, CheckpointLabelled, CheckpointNotFound):  # Another worker saves the same id.
-                names = await self._labels_of(one)
-                for name in names:  # Labels move to the new checkpoint with this id.
-                    await self._saver.aunlabel(self._thread_id, name)
-                    await self._saver.alabel(new.own_config, name)
-                if self._pin_labels and record["pinned"] and one.pin not in names:
-                    await self._saver.alabel(new.own_config, one.pin)
+            with suppress(CheckpointLabelled):  # Since it was replaced.
                 await self._saver.adelete_checkpoint(one.config)
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:
@@ -182,9 +186,9 @@ class DeepCheckpointStore:
         return None
 
     async def _remove(self, records: Sequence[_Record]) -> bool:
-        """Delete what is stored of one checkpoint; return whether it existed."""
+        """Delete what is stored of one checkpoint, the newest last; return whether it existed."""
         removed = []
-        for one in records:
+        for one in reversed(records):
             if one.pinned and await self._labels_of(one) == [one.pin]:
                 await self._saver.aunlabel(self._thread_id, one.pin)
             removed.append(await self._saver.adelete_checkpoint(one.config))
@@ -195,11 +199,8 @@ class DeepCheckpointStore:
         pins = {one.pin for one in stored}
         labels = await self._saver.alabels(self._thread_id)
         labelled = {key_of(config) for name, config in labels.items() if name not in pins}
-        return [
-            one
-            for one in _current(stored)
-            if key_of(one.config) not in labelled and not (self._pin_labels and one.pinned)
-        ]
+        spared = {one.id for one in stored if key_of(one.config) in labelled or (self._pin_labels and one.pinned)}
+        return [one for one in _current(stored) if one.id not in spared]
 
     async def _labels_of(self, one: _Record) -> list[str]:
         labels = await self._saver.alabels(self._thread_id)

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention, StorageError
 from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
 from langgraph_checkpoint_custom.errors import CheckpointLabelled, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
-from tests.adapters.helpers import HOSTILE, damage
+from tests.adapters.helpers import HOSTILE, damage, put_document, refusing
 from tests.crash.processes import Process
 from tests.invariants import read_tables
 from tests.needs import need
@@ -282,6 +282,16 @@ async def test_a_retention_spares_what_is_pinned(saver: CheckpointSaver) -> None
     assert list(saver.threads()) == []
 
 
+async def test_a_deleted_session_is_gone(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
+    other = DeepCheckpointStore(saver, "b")
+    for store in (deep, other):
+        await store.save(named("1"))
+    await deep.delete("b")
+    assert (await deep.count(), await other.count()) == (1, 0)
+    await deep.delete("a")
+    assert await deep.list_all() == []
+
+
 def named(checkpoint_id: str, label: str = "turn") -> Any:
     return replace(checkpoint(label), id=checkpoint_id)
 
@@ -306,6 +316,58 @@ async def test_a_checkpoint_with_a_label_of_the_saver_is_not_evicted(
     saver.unlabel(thread, "keep")
     assert await deep.count() == 2
     assert await deep.remove("0")
+
+
+async def test_a_label_moves_with_the_save_or_stays(own_store: Store) -> None:
+    async with own_store.open() as saver:
+        await saver.asetup()
+        deep = DeepCheckpointStore(saver, "a", pin_labels=True)
+        await deep.save(named("1"))
+        await deep.save(named("1", "by hand"))  # Pinned.
+        (before,) = saver.history({"configurable": {"thread_id": THREAD}})
+        saver.label(before.config, "keep")
+        held = saver.labels(THREAD)
+        assert len(held) == 2
+        with refusing(own_store, "labels", "INSERT", "UPDATE", "DELETE"), pytest.raises(StorageError, match="refused"):
+            await deep.save(named("1", "again"))
+        assert [one.config for one in saver.history({"configurable": {"thread_id": THREAD}})] == [before.config]
+        assert await labels(deep) == ["by hand"]
+        assert saver.labels(THREAD) == held
+        with refusing(own_store, "checkpoints", "DELETE"), pytest.raises(StorageError, match="refused"):
+            await deep.save(named("1", "again"))  # The former checkpoint remains.
+        new, old = saver.history({"configurable": {"thread_id": THREAD}})
+        assert old.config == before.config
+        assert saver.labels(THREAD) == dict.fromkeys(held, new.config)
+        assert await labels(deep) == ["again"]
+
+
+async def test_a_label_of_a_former_save_protects_the_checkpoint(
+    saver: CheckpointSaver, deep: DeepCheckpointStore
+) -> None:
+    """A save was replaced, and then its row got a label instead of being deleted."""
+    await deep.save(named("1"))
+    (old,) = saver.history({"configurable": {"thread_id": THREAD}})
+    saver.label(old.config, "keep")
+    put_document(saver, THREAD, {"messages": []}, {**old.metadata, "label": "new"})
+    assert await deep.count() == 0
+    assert not await deep.remove_oldest()
+    with pytest.raises(CheckpointLabelled):
+        await deep.remove("1")
+    assert await labels(deep) == ["new"]
+    await deep.save(named("1", "newer"))
+    (new,) = saver.history({"configurable": {"thread_id": THREAD}})
+    assert saver.labels(THREAD) == {"keep": new.config}
+
+
+@pytest.mark.leaves_damage("the messages cannot be read")
+async def test_an_unreadable_newest_checkpoint_does_not_block_saves(store: Store, deep: DeepCheckpointStore) -> None:
+    await deep.save(named("0"))
+    damage(store)
+    with pytest.raises(CorruptCheckpoint):
+        await deep.get("0")
+    await deep.save(named("1"))
+    await deep.save(named("0"))
+    assert sorted(found.id for found in await deep.list_all()) == ["0", "1"]
 
 
 async def test_agents_in_two_processes_rewind(store: Store, deep: DeepCheckpointStore, workers: Workers) -> None:

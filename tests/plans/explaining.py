@@ -258,6 +258,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "places": d.ask("select_checkpoint_ids", thread_id="t7"),
         "outline that a sweep decides by": d.ask("select_outline", "select_labels", "select_arming", thread_id="t7"),
         "fork": d.store_copies("t7", "new", forked, forked.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
+        "move labels": d.ask("move_labels", **Key("t7", "", "000050")._asdict(), new_id="000051"),
         "label": d.ask("label_checkpoint", "label_holder", **Key("t7", "", None)._asdict(), name="name"),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
     }

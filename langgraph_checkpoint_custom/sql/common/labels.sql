@@ -22,6 +22,10 @@ AND c.checkpoint_id = coalesce(%(checkpoint_id)s, (
     -- include: newest_of_namespace
 ))
 
+-- name: move_labels
+UPDATE langgraph_checkpoint.labels SET checkpoint_id = %(new_id)s
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+
 -- name: delete_label
 DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND name = %(name)s
 RETURNING name
