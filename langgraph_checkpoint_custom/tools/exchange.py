@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -203,7 +204,7 @@ def import_file(
             wanted.discard(thread_id)
             is_chosen = threads is None or thread_id in threads
             if not is_chosen or (saver.backend.dialect.tenant and tenant not in ("", saver.backend.dialect.tenant)):
-                next(line for line in lines if line.startswith(END))
+                _skip(thread_id, lines)
                 if is_chosen:
                     done.problems[_named(thread_id, tenant)] = (
                         f"it belongs to tenant {tenant!r}; import it with a saver without a tenant"
@@ -255,7 +256,8 @@ def transfer(
     with TemporaryDirectory() as folder:
         file = Path(folder) / "threads.zst"
         export_file(source, file, threads=threads, tenants=tenants)
-        return import_file(target, file, progress=progress, replace=True)
+        # The file is trusted. One byte more than the limit is read, and that number has to be at most sys.maxsize.
+        return import_file(target, file, progress=progress, largest_row=sys.maxsize - 1, replace=True)
 
 
 def _threads(
@@ -286,6 +288,18 @@ def _named(thread_id: str, tenant: str) -> str:
     return f"{thread_id} (tenant {tenant})" if tenant else thread_id
 
 
+def _skip(thread_id: str, lines: _Lines) -> None:
+    """Read the lines of a thread, which come next."""
+    for line in lines:
+        if line.startswith(END):
+            return
+    raise _ends_in(thread_id)
+
+
+def _ends_in(thread_id: str) -> BrokenExport:
+    return BrokenExport(f"the file ends in the middle of thread {thread_id!r}")
+
+
 def _import(saver: CheckpointSaver, thread_id: str, lines: _Lines, replace: bool) -> int:
     """Store the thread whose lines come next; return the number of its rows."""
     number = lines.number
@@ -298,7 +312,7 @@ def _import(saver: CheckpointSaver, thread_id: str, lines: _Lines, replace: bool
             digest.update(line)
             spool.write(line)
         else:
-            raise BrokenExport(f"the file ends in the middle of thread {thread_id!r}")
+            raise _ends_in(thread_id)
         end = _end(thread_id, rows, digest.hexdigest())
         if line not in (_line(end), _line({**end, "tenant": saver.backend.dialect.tenant})):
             for _ in _rows(spool, lines, number):  # Raises an error with its number if a line cannot be read.

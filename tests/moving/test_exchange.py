@@ -294,6 +294,8 @@ def test_an_incomplete_export_is_refused(saver: CheckpointSaver, other: Checkpoi
     for number, (words, text) in enumerate(cases.items()):
         with pytest.raises(BrokenExport, match=words):
             import_file(other, packed(tmp_path / f"{number}.zst", text))
+    with pytest.raises(BrokenExport, match="in the middle of thread 't'"):  # Also if that is not asked for.
+        import_file(other, packed(tmp_path / "cut.zst", b"".join(lines[:3])), threads=["u"])
     (tmp_path / "text").write_bytes(full)
     with pytest.raises(BrokenExport, match="Zstandard"):
         import_file(other, tmp_path / "text")
@@ -320,12 +322,19 @@ def test_a_line_that_unpacks_to_gigabytes_is_refused_before_it_is_in_memory(
     assert list(other.threads()) == []
 
 
-def test_the_size_limit_of_a_row_can_be_set(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
+def test_the_size_limit_of_a_row_can_be_set(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transfer has none."""
     step(saver, "t", None, a=[[hashlib.sha256(bytes([n])).hexdigest() for n in range(200)]])
     export_file(saver, tmp_path / "all.zst")
     with pytest.raises(BrokenExport, match="more than 1,000 bytes"):
         import_file(other, tmp_path / "all.zst", largest_row=1000)
     assert import_file(other, tmp_path / "all.zst", largest_row=1_000_000).threads == 1
+    monkeypatch.setitem(import_file.__kwdefaults__, "largest_row", 1000)
+    with pytest.raises(BrokenExport, match="more than 1,000 bytes"):
+        import_file(other, tmp_path / "all.zst")
+    assert transfer(saver, other).threads == 1
 
 
 MALFORMED: dict[str, Callable[[dict[str, Any]], Any]] = {
