@@ -258,13 +258,15 @@ def _goes_on(one: Locations, other: Locations, moved: Moved) -> bool:
     return any(location[1] > last for location in (apart - moved_once) & one.keys())
 
 
-def _to_do(theirs: Locations, ours: Locations, moved: Moved, goes_on: bool) -> dict[tuple[str, str], bool]:
+def _to_do(
+    theirs: Locations, ours: Locations, moved: Moved, goes_on: bool, unproved: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], bool]:
     """Return the checkpoints that may differ in the target, older ones first, and whether each certainly differs.
 
     A checkpoint differs for certain if the target does not have it or has another number of its writes. With the same
-    number, only the newest checkpoint of a namespace may differ: there an interrupt, a resume or an error may have
-    replaced an earlier one. If the thread goes on in the target, the target has more writes of checkpoints that both
-    sides have. A checkpoint that was moved and is not there any more was deleted; so were writes.
+    number, only an unproved one or the newest checkpoint of a namespace may differ: there an interrupt, a resume or an
+    error may have replaced an earlier one. If the thread goes on in the target, the target has more writes of
+    checkpoints that both sides have. A checkpoint that was moved and is not there any more was deleted; so were writes.
     """
     heads = dict(theirs.keys())
     found = {}
@@ -276,10 +278,12 @@ def _to_do(theirs: Locations, ours: Locations, moved: Moved, goes_on: bool) -> d
         elif goes_on:
             if is_head and ours[location].writes < writes and not moved.has(location, writes):
                 found[location] = True
+            elif location in unproved and ours[location].writes == writes and not replaceable:
+                found[location] = False
         elif ours[location].writes != writes:
             if not moved.has(location, writes):
                 found[location] = True
-        elif replaceable and is_head:
+        elif (replaceable and is_head) or location in unproved:
             found[location] = False
     return found
 
@@ -318,14 +322,20 @@ class _Thread:
         return _goes_on(self.ours, self.theirs, self.moved)
 
     @cached_property
+    def unproved(self) -> set[tuple[str, str]]:
+        """Checkpoints of an earlier move that was killed, or has found a difference."""
+        return {each for each, (writes, _) in self.theirs.items() if self.moved and not self.moved.has(each, writes)}
+
+    @cached_property
     def to_do(self) -> dict[tuple[str, str], bool]:
         """What may differ in the target; see `_to_do`."""
-        return _to_do(self.theirs, self.ours, Moved() if self.is_named else self.moved, self.goes_on)
+        moved = Moved() if self.is_named else self.moved
+        return _to_do(self.theirs, self.ours, moved, self.goes_on, self.unproved)
 
     @property
     def diverges(self) -> bool:
         """Whether the thread went on at both sides."""
-        answered = any(location in self.ours for location in self.to_do)
+        answered = any(differs and location in self.ours for location, differs in self.to_do.items())
         return self.goes_on and (answered or _goes_on(self.theirs, self.ours, self.moved))
 
     def comparable(self, one: ForeignCheckpoint) -> ForeignCheckpoint:
@@ -385,12 +395,20 @@ class _Move:
                 )
 
     def _threads(self, thread_ids: Sequence[str], suffix: str = "") -> Mapping[str, _Thread]:
-        """Return what both sides have of threads, if those of the target have a suffix."""
+        """Return what both sides have of threads, if those of the target have a suffix.
+
+        A named thread that is not in the target is moved as if it were new: if that is killed, the rest is still moved.
+        """
         named = {each: f"{each}{suffix}" for each in thread_ids}
         theirs, ours = self._source.locations(thread_ids), self._target.locations(list(named.values()))
         moved = self._ledger.moved(list(named.values()))
         return {
-            each: _Thread(theirs[each], ours.get(name, {}), moved[name], self._are_named)
+            each: _Thread(
+                theirs[each],
+                ours.get(name, {}),
+                moved[name] if name in ours or not self._are_named else Moved(),
+                self._are_named,
+            )
             for each, name in named.items()
             if each in theirs
         }
@@ -439,41 +457,41 @@ class _Move:
                     f"diverged=\"copy\") stores the source's as thread '{thread_id}{self._source.suffix}'"
                 )
             places = list(thread.to_do)
-            moved = None if thread.is_remembered else thread.moved.stored_with(thread.theirs)
             known = _Known()
             done = MoveReport()
             different = None
             with self._target.storing():
                 for at in range(0, len(places), READ):
                     page = places[at : at + READ]
-                    part = self._part(thread_id, name, thread, known, page)._replace(
-                        follows=bool(at or thread.ours),
-                        is_first=not (at or thread.moved),
-                        moved=moved if at + READ >= len(places) else None,
-                    )
+                    part, theirs = self._part(thread_id, name, thread, known, page)
+                    part = part._replace(follows=bool(at or thread.ours), is_first=not (at or thread.moved))
                     self._target.store(part)
                     done.checkpoints += len(part.checkpoints)
                     done.writes += sum(len(each) for _, each in part.writes)
-                    different = different or self._difference(thread_id, name, thread, part)
+                    different = different or self._difference(name, thread, theirs)
                 if different:
                     raise CheckpointError(different)
-            if moved is not None and not (places and self._target is self._ledger):
-                self._ledger.remember(name, moved)
+            if not thread.is_remembered:  # Only what was compared, so that a difference is reported again.
+                self._ledger.remember(name, thread.moved.stored_with(thread.theirs))
             self._report.checkpoints += done.checkpoints
             self._report.writes += done.writes
 
-    def _part(self, thread_id: str, name: str, thread: _Thread, known: _Known, page: Sequence[tuple[str, str]]) -> Part:
-        """Return what the target lacks of some checkpoints."""
-        new = [
-            _renamed(one, name)
-            for one in self._source.read(thread_id, [each for each in page if each not in thread.ours])
+    def _part(
+        self, thread_id: str, name: str, thread: _Thread, known: _Known, page: Sequence[tuple[str, str]]
+    ) -> tuple[Part, Sequence[ForeignCheckpoint]]:
+        """Return what the target lacks of some checkpoints, and the checkpoints to compare after it was stored."""
+        read = self._read(thread_id, name, [each for each in page if thread.to_do[each] or each in thread.unproved])
+        new = [one for one in read if _place(one) not in thread.ours]
+        writes = [
+            (one.key, one.writes if thread.to_do[_place(one)] else self._replaced(name, _place(one), one.writes))
+            for one in read
         ]
-        writes = [(one.key, one.writes) for one in new]
         for place in page:
-            if place in thread.ours:
+            if not thread.to_do[place] and place not in thread.unproved:
                 found = self._source.read_writes(thread_id, place)
-                if found := found if thread.to_do[place] else self._replaced(name, place, found):
-                    writes.append((Key(name, *place), found))
+                if replaced := self._replaced(name, place, found):
+                    writes.append((Key(name, *place), replaced))
+                    read += [one._replace(writes=found) for one in self._read(thread_id, name, [place])]
         parents = {(one.checkpoint_ns, one.parent_id or "") for one in new if known.parent_of(one) is None}
         for parent in self._source.read(thread_id, sorted(parents & thread.ours.keys())):
             known.remember(parent)
@@ -481,21 +499,22 @@ class _Move:
         for one in new:
             stored.append((one, known.parent_of(one)))
             known.remember(one)
-        return Part(name, stored, writes, follows=False, is_first=False, moved=None)
+        return Part(name, stored, [each for each in writes if each[1]], follows=False, is_first=False), read
+
+    def _read(self, thread_id: str, name: str, places: Sequence[tuple[str, str]]) -> list[ForeignCheckpoint]:
+        """Return checkpoints of the source as those of the thread with this name."""
+        return [_renamed(one, name) for one in self._source.read(thread_id, places)]
 
     def _replaced(self, name: str, place: tuple[str, str], writes: Sequence[ForeignWrite]) -> Sequence[ForeignWrite]:
         """Return the writes that have replaced others since the target stored them; comparing costs no commit."""
-        ours = {(each.task_id, each.channel): each.value for each in self._target.read_writes(name, place)}
-        return [
-            each for each in writes if each.idx < 0 and not same(ours.get((each.task_id, each.channel)), each.value)
-        ]
+        special = [each for each in writes if each.idx < 0]
+        found = self._target.read_writes(name, place) if special else ()
+        ours = {(each.task_id, each.channel): each.value for each in found}
+        return [each for each in special if not same(ours.get((each.task_id, each.channel)), each.value)]
 
-    def _difference(self, thread_id: str, name: str, thread: _Thread, part: Part) -> str | None:
-        """Return how what was stored differs from the source; None if it does not."""
-        places = [(key.checkpoint_ns, key.checkpoint_id or "") for key, _ in part.writes]
-        written = self._source.read(thread_id, [each for each in places if each in thread.ours])
-        theirs = [*(one for one, _ in part.checkpoints), *(_renamed(one, name) for one in written)]
-        ours = {one.key: one for one in self._target.read(name, places)}
+    def _difference(self, name: str, thread: _Thread, theirs: Sequence[ForeignCheckpoint]) -> str | None:
+        """Return how checkpoints of the source differ from what the target has; None if they do not."""
+        ours = {one.key: one for one in self._target.read(name, list(map(_place, theirs)))}
         for one in theirs:
             found = ours.get(one.key)
             what = "it is missing" if found is None else self._differs(thread, one, found)
@@ -509,6 +528,10 @@ class _Move:
         if self._target.adds_values:
             found = found.without_values(set(one.delta_channels) - set(one.checkpoint["channel_values"]))
         return difference(one, found)
+
+
+def _place(one: ForeignCheckpoint) -> tuple[str, str]:
+    return one.checkpoint_ns, one.checkpoint_id
 
 
 def _renamed(one: ForeignCheckpoint, name: str) -> ForeignCheckpoint:

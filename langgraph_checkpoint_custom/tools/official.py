@@ -49,7 +49,6 @@ class Part(NamedTuple):
         writes: The writes of these and of other checkpoints: regular ones keep the first value, special ones the last.
         follows: Whether the thread has to exist already, because this is not all of it.
         is_first: Whether nothing of the thread was moved before.
-        moved: What was moved of the thread, after the last part.
     """
 
     thread_id: str
@@ -57,7 +56,6 @@ class Part(NamedTuple):
     writes: Sequence[tuple[Key, Sequence[ForeignWrite]]]
     follows: bool
     is_first: bool
-    moved: bytes | None
 
 
 class Threads(ABC):

@@ -37,7 +37,7 @@ from langgraph_checkpoint_custom.tools.raw import without_classes
 # Bytes of a digest. In a thread of a million checkpoints, two are the same with a
 # chance of one in 10 million.
 DIGEST = 8
-# What is stored of a thread while it is moved: if it is deleted before all of it was moved, it does not return.
+# What is stored of a thread while it is moved for the first time: if it is deleted meanwhile, it does not return.
 BEGUN = bytes(DIGEST)
 
 
@@ -99,7 +99,7 @@ class OwnThreads(Threads):
         return [write for one in self.read(thread_id, [place]) for write in one.writes]
 
     def store(self, part: Part) -> None:
-        """Store a part of a thread in one transaction, with what is remembered of it."""
+        """Store a part of a thread in one transaction; with the first one, that the thread's move has begun."""
         thread_id = part.thread_id
         encoders = [partial(self._encoded, one.put_arguments(parent)) for one, parent in part.checkpoints]
         rest = [
@@ -107,8 +107,8 @@ class OwnThreads(Threads):
             for key, found in part.writes
             for rows in encode_foreign_writes(self._values, key, found)
         ]
-        if moved := BEGUN if part.moved is None and part.is_first else part.moved:
-            rest.append(self._dialect.ask("store_move", store=self._store, thread_id=thread_id, checkpoints=moved))
+        if part.is_first:
+            rest.append(self._dialect.ask("store_move", store=self._store, thread_id=thread_id, checkpoints=BEGUN))
         stored = store_part(
             self._dialect, thread_id, encoders, self._saver._remember_stored, rest, follows=part.follows
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -11,6 +13,7 @@ from langgraph.types import Command
 from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, SchemaForeign
 from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
 from langgraph_checkpoint_custom.tools.migration import READ, MoveReport, migrate, migrate_back
+from langgraph_checkpoint_custom.tools.own import OwnThreads
 from tests.moving.application import graph_of, say
 from tests.moving.official import Official, config, everything, play, step
 from tests.moving.test_migrate import CIPHER, plain
@@ -104,6 +107,40 @@ def test_what_was_deleted_at_one_side_does_not_return(official: Official, saver:
     assert migrate_back(saver, official.url, threads=["erased there"]).checkpoints == 3
     with pytest.raises(CheckpointNotFound, match="erased here"):
         migrate_back(saver, official.url, threads=["erased here"])
+
+
+def test_what_a_run_stores_meanwhile_is_no_difference(
+    official: Official, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write is stored each time that the source was read."""
+    location = step(saver, "t", None, a=[1])
+    assert migrate_back(saver, official.url).problems == {}
+    saver.put_writes(location, [("a", 0)], "0")
+    tasks: list[str] = []
+
+    def read_and_write(own: OwnThreads, *arguments: Any) -> Any:
+        found = read(own, *arguments)
+        tasks.append(f"{len(tasks) + 1}")
+        saver.put_writes(location, [("a", 1)], tasks[-1])
+        return found
+
+    read = OwnThreads.read
+    with monkeypatch.context() as patched:
+        patched.setattr(OwnThreads, "read", read_and_write)
+        assert migrate_back(saver, official.url) == MoveReport(threads=1, writes=1)
+    assert tasks
+    assert migrate_back(saver, official.url).problems == {}
+    with official.open() as theirs:
+        assert [plain(found) for found in everything(theirs)] == [plain(found) for found in everything(saver)]
+
+
+def test_a_new_file_of_the_same_name_gets_everything(tmp_path: Path, saver: CheckpointSaver) -> None:
+    official = Official("sqlite", f"sqlite:///{tmp_path / 'official.db'}")
+    step(saver, "t", None, a=[1])
+    assert migrate_back(saver, official.url).checkpoints == 1
+    for file in tmp_path.glob("official.db*"):
+        file.unlink()
+    assert migrate_back(saver, official.url).checkpoints == 1
 
 
 def test_threads_of_tenants_and_of_other_frameworks_are_left_out(official: Official, saver: CheckpointSaver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import sqlite3
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, make_dataclass
 from enum import Enum
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -25,6 +27,7 @@ from typing_extensions import TypedDict
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, SchemaForeign
 from langgraph_checkpoint_custom.tools.migration import READ, MoveReport, migrate
+from langgraph_checkpoint_custom.tools.official import PAGE, open_official
 from langgraph_checkpoint_custom.tools.own import OwnThreads
 from tests.golden.content import VALUES
 from tests.moving.official import Official, config, everything, play, step
@@ -148,9 +151,10 @@ def test_a_second_migration_reads_no_values_that_were_moved(official: Official, 
         target.setup()
         events.clear()
         assert migrate(official.url, target).checkpoints == 60
-        # What each side has of a thread and what was moved of it, its rows, and its rows again to compare them; on
-        # SQLite, the sends of these checkpoints, which have an old format, follow; on PostgreSQL there is the lock.
-        assert sum(event.round_trips for event in events) == 30 * 5 + 4
+        # What each side has of a thread and what was moved of it, its rows, its rows again to compare them, and that it
+        # was moved; on SQLite, the sends of these checkpoints, which have an old format, follow; on PostgreSQL there is
+        # the lock.
+        assert sum(event.round_trips for event in events) == 30 * 6 + 4
         spoil(official, *tables_of(official))
         events.clear()
         assert migrate(official.url, target) == MoveReport(threads=30)
@@ -358,6 +362,35 @@ def test_a_thread_that_was_deleted_while_it_was_moved_does_not_return(
         assert migrate(official.url, saver, threads=["t"]).checkpoints == 2 * READ + 1
 
 
+def test_a_killed_move_of_a_named_thread_is_completed_by_the_next_one(
+    official: Official, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although an earlier move of all threads had moved all of it, before it was deleted here."""
+    parts: list[Any] = []
+
+    def store_one(own: OwnThreads, part: Any) -> None:
+        parts.append(part)
+        if len(parts) == 2:
+            raise KeyboardInterrupt
+        store(own, part)
+
+    with official.open() as source:
+        location = None
+        for number in range(READ + 1):
+            location = step(source, "t", location, a=[number])
+    assert migrate(official.url, saver).checkpoints == READ + 1
+    saver.delete_thread("t")
+    store = OwnThreads.store
+    with monkeypatch.context() as patched:
+        patched.setattr(OwnThreads, "store", store_one)
+        with pytest.raises(KeyboardInterrupt):
+            migrate(official.url, saver, threads=["t"])
+    assert len(list(saver.list(config("t")))) == READ
+    assert migrate(official.url, saver) == MoveReport(threads=1, checkpoints=1)
+    saver.delete_thread("t")
+    assert migrate(official.url, saver) == MoveReport(threads=1, deleted=1)
+
+
 def test_a_checkpoint_that_arrives_late_is_moved(official: Official, saver: CheckpointSaver) -> None:
     """With an id below those that were moved: the clocks of two servers differ."""
     with official.open() as source:
@@ -372,7 +405,7 @@ def test_a_checkpoint_that_arrives_late_is_moved(official: Official, saver: Chec
         assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
 
 
-def test_a_value_that_differs_is_reported(
+def test_a_value_that_differs_is_reported_by_every_move(
     official: Official, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = OwnThreads.store
@@ -386,10 +419,20 @@ def test_a_value_that_differs_is_reported(
 
     with official.open() as source:
         step(source, "t", None, a=["theirs"], b=[1])
-        monkeypatch.setattr(OwnThreads, "store", store_and_change)
+        with monkeypatch.context() as patched:
+            patched.setattr(OwnThreads, "store", store_and_change)
+            moved = migrate(official.url, saver)
+        assert (moved.checkpoints, list(moved.problems)) == (0, ["t"])
+        assert "value of channel 'a'" in moved.problems["t"]
+        assert migrate(official.url, saver) == moved
+
+        location = step(source, "u", None, a=[1])
+        assert migrate(official.url, saver) == dataclasses.replace(moved, threads=2, checkpoints=1)
+        source.put_writes(location, [("a", "theirs")], "task")
+        saver.put_writes(location, [("a", "ours")], "task")
         moved = migrate(official.url, saver)
-    assert (moved.checkpoints, list(moved.problems)) == (0, ["t"])
-    assert "value of channel 'a'" in moved.problems["t"]
+        assert "its writes differ" in moved.problems["u"]
+        assert migrate(official.url, saver) == moved
 
 
 def test_a_thread_that_cannot_be_moved_does_not_stop_the_others(official: Official, saver: CheckpointSaver) -> None:
@@ -519,6 +562,59 @@ def _make_old(official: Official) -> None:
         for rowid, type_, data in file.execute("SELECT rowid, type, checkpoint FROM checkpoints").fetchall():
             old = serde.dumps_typed({**serde.loads_typed((type_, data)), "v": 3})
             file.execute("UPDATE checkpoints SET type = ?, checkpoint = ? WHERE rowid = ?", (*old, rowid))
+
+
+def test_threads_are_found_page_by_page(official: Official) -> None:
+    names = [*sorted(f"{number}" for number in range(2 * PAGE + 1)), "", "\x7f"]
+    with official.open() as source:
+        for name in names:
+            step(source, name, None)
+    with open_official(official.url, JsonPlusSerializer()) as found:
+        assert found.count() == len(names)
+        pages = list(found.threads())
+        assert [len(page) for page in pages] == [PAGE, PAGE, 3]
+        assert sorted(name for page in pages for name in page) == sorted(names)
+        assert set(found.locations(["5", "missing", ""])) == {"", "5"}
+
+
+def test_another_database_is_another_source(official: Official, tmp_path: Path, saver: CheckpointSaver) -> None:
+    """After a rehearsal with a copy, and a deletion, the threads of the real one are moved."""
+    rehearsal = Official("sqlite", f"sqlite:///{tmp_path / 'rehearsal.db'}")
+    for one in (rehearsal, official):
+        with one.open() as source:
+            step(source, "t", None, a=[1])
+        assert migrate(one.url, saver).checkpoints == 1
+        saver.delete_thread("t")
+
+
+def test_what_a_rollback_has_deleted_here_is_no_difference(official: Official, saver: CheckpointSaver) -> None:
+    with official.open() as source:
+        for text in ("one", "two"):
+            talk(source, text)
+    assert migrate(official.url, saver).problems == {}
+    first = list(saver.history(config("t")))[3]
+    saver.rollback("t", first.checkpoint_id)
+    for _ in range(2):
+        assert migrate(official.url, saver) == MoveReport(threads=1)
+        assert len(list(saver.list(config("t")))) == 3
+        talk(saver, "ours")
+        saver.rollback("t", first.checkpoint_id)
+
+
+def test_long_lists_share_their_chunks(official: Official, store: Store) -> None:
+    # Compression would hide what is stored twice.
+    with official.open() as source, store.open(compress=False) as target:
+        location, messages = None, []
+        full = 0
+        for turn in range(60):
+            messages.append({"role": "user", "content": f"{turn} " * 500})
+            location = step(source, "t", location, messages=list(messages))
+            full += len(str(messages))
+        assert migrate(official.url, target).problems == {}
+        found = target.get_tuple(config("t"))
+        assert found is not None
+        assert found.checkpoint["channel_values"]["messages"] == messages
+        assert sum(len(blob) for blob in _blobs(store)) < full / 6
 
 
 def test_another_database_is_refused(store: Store, saver: CheckpointSaver) -> None:
