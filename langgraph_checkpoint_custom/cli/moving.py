@@ -25,6 +25,7 @@ from langgraph_checkpoint_custom.cli.common import (
     must_exist,
     must_have_tables,
     rows_of,
+    savers_of,
     thread_as_typed,
 )
 from langgraph_checkpoint_custom.cli.counting import classes_of
@@ -171,6 +172,8 @@ def migrate(
             "--follow, --finish and --dry-run, --to with --finish, --tables or --dry-run (move to another database "
             "instead), and --finish with --thread cannot be combined"
         )
+    if to and options.no_tenants:
+        raise ConfigError("--to official always leaves the threads of tenants out: omit --no-tenants")
     if not (source or to):
         raise ConfigError("no source given; use --from")
     source = url_of(source) if source else given(None)
@@ -190,8 +193,10 @@ def migrate(
             kind = tables or _kind(
                 source, given(options.url) if options.url or not dry_run or os.environ.get(URL) else ""
             )
-            if kind == "own" and (follow or finish):
-                raise ConfigError("--follow and --finish are for the tables of LangGraph's own savers")
+            if kind == "own" and (follow or finish or official_key or diverged != "report"):
+                raise ConfigError(
+                    "--follow, --finish, --official-key and --diverged copy are for tables of LangGraph's own savers"
+                )
             target.setup()
             if kind == "official":
                 unfenced = close(source, repr(target).strip("<>")) if finish else None
@@ -234,7 +239,7 @@ def _dry_target(serde: Any) -> Iterator[CheckpointSaver]:
 
 
 def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
-    """Return the classes in the store that cannot be imported, also from the modules of a folder.
+    """Return the classes in the store, also those of tenants, that cannot be imported, also from modules of a folder.
 
     Only this function imports from that folder: its code must not run when somebody only looks into a store.
     """
@@ -244,7 +249,7 @@ def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
     missing = []
     path = list(sys.path)
     sys.path += [str(app_dir.absolute())] if app_dir else []
-    for module, name in sorted(classes_of(saver)[0]):
+    for module, name in sorted({each for own in savers_of(saver, tenants=True) for each in classes_of(own)[0]}):
         try:
             find(module, name)
         except UnreadableValue:

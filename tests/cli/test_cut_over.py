@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
+from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom.tools import fence
 from tests.cli.conftest import Cli, url_with_secret
 from tests.moving.application import THREADS, graph_of, say
@@ -118,6 +119,38 @@ def test_two_versions_of_an_application_and_no_turn_is_lost(cli: Cli, official: 
     assert cli.json(*once)["problems"] == {}
     with cli.store.open() as ours:
         assert logs(ours)[THREADS[0]][-1] == "slow: back"
+
+
+def test_options_of_migrate_that_exclude_each_other(
+    cli: Cli, official: Official, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = ("migrate", "--from", official.url)
+    new = f"sqlite:///{tmp_path}/new.db"
+    with open_saver(new) as saver:
+        step(saver, "1", None, a=1)
+    for options in (
+        ("--follow", "--finish"),
+        ("--finish", "--dry-run"),
+        ("--finish", "--thread", "1"),
+        ("--to", "official", "--finish"),
+    ):
+        assert "cannot be combined" in cli.fail(*argv, *options, code=2)
+    assert "omit --no-tenants" in cli.fail(*argv, "--to", "official", "--no-tenants", code=2)
+    assert "official" in cli.fail(*argv, "--to", "elsewhere", code=2)
+    assert "use --from" in cli.fail("migrate", code=2)
+    monkeypatch.setenv("KEY", "0123456789abcdef")
+    own = ("migrate", "--from", new, "--url", f"sqlite:///{tmp_path}/other.db", "--tables", "own")
+    for options in (("--follow",), ("--finish",), ("--diverged", "copy"), ("--official-key", "KEY")):
+        assert "LangGraph's own savers" in cli.fail(*own, *options, code=2)
+    with official.open() as saver:
+        step(saver, "1", None, a=1)
+    monkeypatch.setenv("CHECKPOINT_URL", official.url)
+    if official.kind == "postgres":  # Both kinds of tables may be in one database.
+        cli(*argv)
+        assert cli("migrate", "--to", "official") == "1 thread, 0 checkpoints, 0 writes.\n"
+    else:
+        assert "already has a table 'checkpoints'" in cli.fail("migrate", "--to", "official")
+        assert "the tables of this package" in cli.fail("migrate", "--to", "official", "--from", new, "--url", new)
 
 
 def test_what_cannot_be_closed_is_said(

@@ -14,6 +14,8 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -169,6 +171,31 @@ def test_a_dry_run_of_migrate_moves_nothing_and_lists_missing_classes(
             del sys.modules[name]
     assert cli.json("threads")["threads"] == []
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_migrate_moves_tables_of_this_package(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    module: Any = ModuleType("gone_app")
+    module.Gone = dataclasses.make_dataclass("Gone", ["value"])
+    module.Gone.__module__ = "gone_app"
+    with open_saver(source) as saver, cli.store.open() as target:
+        fill(saver, 3)
+        found = cli.json("migrate", "--from", source)
+        assert (found["tables"], found["threads"], found["problems"]) == ("own", 3, {})
+        assert everything(target) == everything(saver)
+        step(target, "001", None, a=1)
+        step(saver, "001", None, a=2)
+        assert set(cli.json("migrate", "--from", source, code=1)["problems"]) == {"001"}
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, "gone_app", module)
+            step(saver.for_tenant("acme"), "1", None, a=[module.Gone(1)])
+        dry = ("migrate", "--from", source, "--dry-run")
+        assert cli.json(*dry, code=1)["missing_classes"] == ["gone_app.Gone"]
+        assert cli.json(*dry, "--no-tenants")["missing_classes"] == []
+    (tmp_path / "empty.db").touch()
+    assert "neither" in cli.fail("migrate", "--from", "empty.db")
+    assert cli.fail("migrate", "--from", "sqlite:///nowhere.db") == "error: there is no file 'nowhere.db'\n"
+    assert "official" in cli.fail("migrate", "--from", source, "--tables", "foreign", code=2)
 
 
 def interrupted(argv: Sequence[str], url: str, until: str) -> tuple[int, str]:
