@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 import sqlite3
 import sys
@@ -425,9 +424,12 @@ def test_a_value_that_differs_is_reported_by_every_move(
         assert (moved.checkpoints, list(moved.problems)) == (0, ["t"])
         assert "value of channel 'a'" in moved.problems["t"]
         assert migrate(official.url, saver) == moved
+        saver.delete_thread("t")
+        assert migrate(official.url, saver, threads=["t"]) == MoveReport(threads=1, checkpoints=1)
+        assert migrate(official.url, saver) == MoveReport(threads=1)
 
         location = step(source, "u", None, a=[1])
-        assert migrate(official.url, saver) == dataclasses.replace(moved, threads=2, checkpoints=1)
+        assert migrate(official.url, saver) == MoveReport(threads=2, checkpoints=1)
         source.put_writes(location, [("a", "theirs")], "task")
         saver.put_writes(location, [("a", "ours")], "task")
         moved = migrate(official.url, saver)
