@@ -151,6 +151,17 @@ async def test_a_full_disk_raises_and_loses_nothing_and_more_space_is_enough(dis
 
 
 @needs_error_codes
+async def test_closing_a_saver_on_a_full_disk_loses_nothing(disk: Path, api: str) -> None:
+    path = disk / "checkpoints.db"
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(BALLAST))
+    async with SqliteSaver(path) as saver:
+        number = await fill(Client(saver, api))
+    ballast.unlink()
+    check(path, number)
+
+
+@needs_error_codes
 async def test_a_folder_that_is_not_writable_raises_and_works_when_it_is(api: str) -> None:
     with unprivileged_folder() as folder:
         path = folder / "checkpoints.db"
