@@ -8,12 +8,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.types import Command
 
 from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, Contention, PostgresSaver, ThreadExists
 from langgraph_checkpoint_custom.engine.operation import Operation, Steps, through
 from langgraph_checkpoint_custom.operations.copies import FROM_CHECKPOINT, FROM_THREAD, copy_thread, fork_thread
 from tests.behaviour.helpers import (
+    LONG,
     Database,
     NextId,
     anywhere,
@@ -24,6 +26,7 @@ from tests.behaviour.helpers import (
     id_of,
     ids_of,
     metadata,
+    next_uuid,
     put,
     put_chain,
     run_graph,
@@ -34,7 +37,7 @@ from tests.behaviour.test_rollback import Notes
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer, counts
-from tests.stores import Client
+from tests.stores import Client, Store
 
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
 
@@ -89,6 +92,19 @@ async def test_the_metadata_names_the_source_of_a_fork(client: Client, next_id: 
     assert (await get(client, made)).metadata["thread_id"] == "another"  # type: ignore[typeddict-item]
     again = await client.do("fork_thread", "fork", "again")
     assert (await get(client, again)).metadata == {**meta, "thread_id": "again", **origin, FROM_THREAD: "fork"}
+
+
+async def test_with_encryption_the_source_of_a_fork_is_encrypted_too(
+    store: Store, api: str, database: Database
+) -> None:
+    with store.open(serde=EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")) as saver:
+        saver.setup()
+        client = Client(saver, api)
+        where = await put(client, next_uuid(), {"v": [LONG]}, thread_id="source")
+        found = await get(client, await client.do("fork_thread", "source", "fork"))
+        assert found.metadata[FROM_CHECKPOINT] == id_of(where)  # type: ignore[literal-required]
+        assert found.checkpoint["channel_values"] == {"v": [LONG]}
+        assert not any(FROM_THREAD.encode() in cell for cell in database.cells())
 
 
 async def test_a_fork_may_start_from_the_last_checkpoint_of_a_run(client: Client, next_id: NextId) -> None:
