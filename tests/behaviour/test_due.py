@@ -444,6 +444,21 @@ async def test_no_value_decides_whether_a_thread_waits(client: Client, database:
     assert (await client.do("sweep", Retention())).deleted_threads == 1
 
 
+@pytest.mark.leaves_damage("an interrupt is damaged")
+async def test_a_thread_that_nobody_can_tell_to_wait_stays_and_stops_no_sweep(
+    client: Client, database: Database
+) -> None:
+    saver: Any = client.saver
+    for name in ("a", "b", "c"):
+        last = put(saver, name, days=2)
+        await client.put_writes(last, [(INTERRUPT, [Interrupt("sure?", id="1")])] if name == "b" else [], "task")
+        await client.do("set_ttl", name, DAY)
+    database.run("UPDATE writes SET value = :data", data=b"\xc1")
+    assert (await client.do("sweep", Retention(), dry_run=True)).deleted_threads == 2
+    assert (await client.do("sweep", Retention())).deleted_threads == 2
+    assert threads(saver) == ["b"]
+
+
 async def test_only_a_thread_that_exists_gets_a_time_to_live(client: Client, database: Database) -> None:
     saver: Any = client.saver
     put(saver, "t")

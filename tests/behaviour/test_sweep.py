@@ -226,16 +226,18 @@ def test_a_retention_without_effect_is_refused(options: dict[str, Any], words: s
         Retention(**options)
 
 
-def test_automatic_sweeps_run_and_only_one_at_a_time(store: Store) -> None:
+def test_automatic_sweeps_cover_all_tenants_and_only_one_runs_at_a_time(store: Store) -> None:
     keep = Retention(older_than=DAY, every=0.05)
     with store.open() as saver:
         saver.setup()
-        put(saver, "t", 1, days=2)
+        both = saver, saver.for_tenant("acme")
+        for each in both:
+            put(each, "t", 1, days=2)
         with store.open(retention=keep), store.open(retention=keep):
             deadline = time.monotonic() + 150
-            while ids(saver, "t"):
+            while any(ids(each, "t") for each in both):
                 assert time.monotonic() < deadline
-                time.sleep(0.01)  # Until it is deleted.
+                time.sleep(0.01)  # Until they are deleted.
         assert not any(worker.name == "checkpoint-sweep" for worker in threading.enumerate())
         assert saver.sweep(keep).threads == 0
 
@@ -267,9 +269,15 @@ def test_automatic_sweeps_do_not_keep_a_saver_alive(store: Store) -> None:
 
 
 def test_writes_without_a_checkpoint_are_deleted_with_their_thread(saver: CheckpointSaver, database: Database) -> None:
-    put(saver, "old", 1, days=40)
-    saver.put_writes(config("old", "000002"), [("a", LONG)], "task")
-    assert saver.sweep(Retention(older_than=30 * DAY)).deleted_threads == 1
+    """And no writes of a thread whose id fits the deleted one as a pattern of SQL's LIKE."""
+    new = put(saver, "n", 1)
+    saver.put_writes(new, [("a", LONG)], "task")
+    for name in ("old", "%", "_"):
+        put(saver, name, 1, days=40)
+        saver.put_writes(config(name, "000002"), [("a", LONG)], "task")
+    assert saver.sweep(Retention(older_than=30 * DAY)).deleted_threads == 3
+    assert database.run("SELECT DISTINCT thread_id FROM writes") == [("n",)]
+    saver.delete_thread("n")
     assert set(database.counts().values()) == {0}
 
 
