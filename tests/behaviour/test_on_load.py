@@ -5,12 +5,14 @@ from __future__ import annotations
 import operator
 import random
 import sys
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, make_dataclass
 from enum import Enum
 from types import ModuleType
 from typing import Annotated, Any, Generic, NamedTuple, TypedDict, TypeVar
 
+import pydantic.v1
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels import DeltaChannel
@@ -260,6 +262,23 @@ def item(cls: Any) -> Any:
     made = cls(size=2, more="x")
     made._seen = [1]
     return made
+
+
+async def test_a_function_receives_what_raw_returns(store: Store, api: str, shop: OldShop) -> None:
+    """For a named tuple, a model of pydantic v1, and a class that is stored as the arguments of its constructor."""
+    named = shop.define(namedtuple("Named", ["a", "b"]), "Named")
+    old = shop.define(type("Old", (pydantic.v1.BaseModel,), {"__annotations__": {"a": int}, "__module__": SHOP}), "Old")
+    other = shop.define(type("Other", (set,), {}), "Other")
+    with store.open() as saver:
+        await put(Client(saver, api), "1", {"a": [named(1, (2,)), old(a=1), other({3})]})
+    shop.forget()
+    contents = [{"a": 1, "b": (2,)}, {"a": 1}, [3]]
+    given: list[Any] = []
+    on_load = {f"{SHOP}.{name}": given.append for name in ("Named", "Old", "Other")}
+    with store.open(on_load=on_load) as saver, store.open(on_unreadable="raw") as raw:
+        assert (await get(Client(saver, api), config())).checkpoint["channel_values"] == {"a": [None] * 3}
+        assert given == contents
+        assert (await get(Client(raw, api), config())).checkpoint["channel_values"] == {"a": contents}
 
 
 async def test_a_class_that_was_renamed_is_restored_as_it_was(store: Store, api: str, shop: OldShop) -> None:
