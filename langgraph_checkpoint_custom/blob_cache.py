@@ -44,7 +44,7 @@ class BlobCache:
 
     def after_fork(self) -> None:
         """Forget everything: an OS thread that does not exist in the child may have been in the middle of a change."""
-        self._lock = threading.RLock()  # A signal handler may call the saver while its OS thread holds it.
+        self._lock = threading.Lock()
         self.entries: OrderedDict[Key, _Entry] = OrderedDict()
         self._size = 0
 
@@ -66,12 +66,12 @@ class BlobCache:
             if blobs is None:
                 return
             entry = _Entry(cipher, blobs, ENTRY + blobs.size)
+            self._size += entry.size  # Before the entry: after an interrupt between them, it holds less, not more.
             self.entries[key] = entry
-            self._size += entry.size
             while self._size > self._limit and self.entries:
                 self._drop(next(iter(self.entries)))
             if not self.entries:
-                self._size = 0  # An interrupt may have come between an entry and its size.
+                self._size = 0  # What interrupts have left of it.
 
     def _drop(self, key: Key) -> None:
         if entry := self.entries.pop(key, None):

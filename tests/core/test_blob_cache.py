@@ -1,10 +1,13 @@
-"""What a saver remembers of the last checkpoints stays consistent when signals interrupt it, and below its limit."""
+"""What a saver remembers of the last checkpoints stays below its limit, wherever an interrupt comes."""
 
 from __future__ import annotations
 
 import os
 import tracemalloc
+from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -22,6 +25,39 @@ def test_what_is_known_of_many_checkpoints_takes_no_more_than_the_limit() -> Non
         cache.remember(Key("thread", "", f"{number}"), None, KnownBlobs(versions, {}))
     assert len(cache.entries) == LIMIT // (ENTRY + 30 * NAME)
     assert cache.of(Key("thread", "", "999"), None) is not None
+
+
+class Interrupting(OrderedDict[Key, Any]):
+    """Entries that are interrupted after each change of a kind, before the cache counts the change."""
+
+    kind: str
+
+    def __setitem__(self, key: Key, entry: Any) -> None:
+        super().__setitem__(key, entry)
+        if self.kind == "added":
+            raise KeyboardInterrupt
+
+    def pop(self, key: Key, default: Any = None) -> Any:
+        if (entry := super().pop(key, default)) and self.kind == "dropped":
+            raise KeyboardInterrupt
+        return entry
+
+
+@pytest.mark.parametrize("kind", ["added", "dropped"])
+def test_interrupts_between_an_entry_and_its_size_do_not_add_up(kind: str) -> None:
+    cache = BlobCache(LIMIT)
+    cache.entries = Interrupting()
+    cache.entries.kind = kind
+    keys = [Key("thread", "", f"{number}") for number in range(12)]
+    blobs = KnownBlobs({}, {"list": KnownValue("1", whole=b"x" * (LIMIT // 3))})  # There is room for two of them.
+    for key in keys[:8]:
+        with suppress(KeyboardInterrupt):
+            cache.remember(key, None, blobs)
+    cache.entries.kind = "none"
+    for key in keys[8:]:
+        cache.remember(key, None, blobs)
+        assert sum(entry.size for entry in cache.entries.values()) <= LIMIT
+    assert cache.of(keys[-1], None) is blobs
 
 
 def _few_values(number: int) -> KnownBlobs:
