@@ -37,7 +37,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any, NamedTuple, get_origin
+from typing import Any, NamedTuple, TypeGuard, get_origin
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -381,12 +381,12 @@ def _parts_of_fields(cls: Any, known: Sequence[str], slots: Sequence[str] = ()) 
     return parts
 
 
-def is_named_tuple(cls: Any) -> bool:
+def is_named_tuple(cls: Any) -> TypeGuard[Any]:
     """Whether something is the class of a named tuple."""
     return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "_make")
 
 
-def is_struct(cls: type) -> bool:
+def is_struct(cls: type) -> TypeGuard[Any]:
     """Whether a class is a `Struct` of msgspec."""
     return hasattr(cls, "__struct_fields__")
 

@@ -41,7 +41,6 @@ class SqliteDialect(SqlDialect):
     one_writer = True
     negative_limit = None
     first_put_is_complete = False
-    sends_forms = True
     sent_for = MappingProxyType(
         {
             "delete_thread": (
@@ -62,6 +61,11 @@ class SqliteDialect(SqlDialect):
 
     def __init__(self, path: str) -> None:
         super().__init__(SharedLayout(_layout(), is_certain=True), location=path, schema="main")
+
+    @property
+    def sends_forms(self) -> bool:
+        """True: the layout is known, and nothing is sent around a form."""
+        return True
 
     def shipped(self) -> Sequence[str]:
         """The lines of `shipped.txt`."""

@@ -140,8 +140,8 @@ def test_options_of_migrate_that_exclude_each_other(
     assert "use --from" in cli.fail("migrate", code=2)
     monkeypatch.setenv("KEY", "0123456789abcdef")
     own = ("migrate", "--from", new, "--url", f"sqlite:///{tmp_path}/other.db", "--tables", "own")
-    for options in (("--follow",), ("--finish",), ("--diverged", "copy"), ("--official-key", "KEY")):
-        assert "LangGraph's own savers" in cli.fail(*own, *options, code=2)
+    for of_official in (("--follow",), ("--finish",), ("--diverged", "copy"), ("--official-key", "KEY")):
+        assert "LangGraph's own savers" in cli.fail(*own, *of_official, code=2)
     with official.open() as saver:
         step(saver, "1", None, a=1)
     monkeypatch.setenv("CHECKPOINT_URL", official.url)

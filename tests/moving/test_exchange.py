@@ -331,7 +331,8 @@ def test_the_size_limit_of_a_row_can_be_set(
     with pytest.raises(BrokenExport, match="more than 1,000 bytes"):
         import_file(other, tmp_path / "all.zst", largest_row=1000)
     assert import_file(other, tmp_path / "all.zst", largest_row=1_000_000).threads == 1
-    monkeypatch.setitem(import_file.__kwdefaults__, "largest_row", 1000)
+    defaults: Any = import_file.__kwdefaults__
+    monkeypatch.setitem(defaults, "largest_row", 1000)
     with pytest.raises(BrokenExport, match="more than 1,000 bytes"):
         import_file(other, tmp_path / "all.zst")
     assert transfer(saver, other).threads == 1
