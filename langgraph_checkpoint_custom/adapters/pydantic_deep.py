@@ -23,6 +23,7 @@ from langgraph_checkpoint_custom.adapters.json_values import plain
 from langgraph_checkpoint_custom.errors import CheckpointLabelled, ConfigError
 from langgraph_checkpoint_custom.model.keys import MAX_ID, key_of, text
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.operations.labels import moved_labels
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 try:
@@ -118,8 +119,7 @@ class DeepCheckpointStore:
         new = next_version(self._thread_id, await self._documents.anewest(self._thread_id), messages, record)
         dialect, own, labels = self._saver.backend.dialect, key_of(new.own_config), []
         if earlier:  # Labels move to the new checkpoint with this id.
-            old = [key_of(one.config)._asdict() for one in earlier]
-            labels.append(dialect.ask_each("move_labels", old, new_id=own.checkpoint_id))
+            labels.append(moved_labels(dialect, [key_of(one.config) for one in earlier], own))
         if self._pin_labels and record["pinned"]:
             labels.append(dialect.ask("label_checkpoint", **own._asdict(), name=_pin(record["first"])))
         await self._documents.aput(new, more=labels)

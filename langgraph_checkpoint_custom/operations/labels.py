@@ -9,9 +9,11 @@ pruning only. Deleting the thread or the run deletes labelled checkpoints as wel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, LabelExists
 from langgraph_checkpoint_custom.model.keys import Key, config_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -46,6 +48,11 @@ def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
     """
     *_, rows = yield d.ask("hasten_thread", "delete_label", thread_id=thread_id, due_at=0, name=name)
     return bool(rows)
+
+
+def moved_labels(d: SqlDialect, keys: Sequence[Key], key: Key) -> RoundTrip:
+    """Return what moves the labels of checkpoints to another checkpoint of their thread and namespace."""
+    return d.ask_each("move_labels", map(Key._asdict, keys), new_id=key.checkpoint_id)
 
 
 @operation("read")
