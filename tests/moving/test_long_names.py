@@ -45,8 +45,8 @@ def test_a_thread_that_the_target_cannot_hold_is_a_problem(tmp_path: Path, store
             assert len(everything(target)) == len(everything(source))
         else:
             assert sorted(problems) == ["large", "nested"]
-            assert "put: PostgreSQL cannot have names of this length in an index" in problems["large"]
-            assert "checkpoint_ns" in problems["nested"]
+            assert "store_part: PostgreSQL cannot have names of this length in an index" in problems["large"]
+            assert '"checkpoints_pkey"' in problems["nested"]
             assert threads_of(target) == ["a", "join", "z"]
             found = target.get_tuple(config("join"))
             assert found is not None
