@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from copy import copy
 from fractions import Fraction
 from pathlib import Path
 from types import FrameType
@@ -17,10 +18,12 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointError, ConfigError, SqliteSaver
+from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK, SPLIT_FROM
 from langgraph_checkpoint_custom.engine.operation import Access, Steps
-from tests.behaviour.helpers import checkpoint, config, metadata
+from tests.behaviour.helpers import checkpoint, config, metadata, noise
 from tests.drivers.group_commits import Op, claimed, driver_of, insert, put, stored
 
 
@@ -42,11 +45,15 @@ def limit() -> None:
 
 @contextmanager
 def signal_at(number: int, handler: Callable[[], None]) -> Iterator[None]:
-    """Call a handler at one of the points where Python looks for signals, such as after a call."""
+    """Call a handler at one of the points where Python looks for signals, such as after a call.
+
+    Not inside of pycryptodome and its ctypes: interrupted in its constructors, it frees memory that it does not have.
+    """
     points = itertools.count(1)
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
-        if event in ("call", "c_return") and next(points) == number:
+        is_point = event in ("call", "c_return") and not frame.f_globals["__name__"].startswith(("Crypto.", "ctypes"))
+        if is_point and next(points) == number:
             sys.setprofile(None)
             handler()
 
@@ -79,8 +86,10 @@ CALLS: dict[str, Callable[[SqliteSaver, str], object]] = {
     "exclusive": lambda saver, thread_id: both(saver, thread_id, "exclusive"),
     "get": lambda saver, _: saver.get_tuple(config("first")),
     "get objects": lambda saver, _: saver.get_tuple(config("objects")),
+    "get chunks, encrypted": lambda saver, _: saver.get_tuple(config("chunks")),
     "list": lambda saver, _: list(saver.list(config("first"))),
 }
+SERDES = {"get chunks, encrypted": EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")}
 
 # While an object is restored, an exception of a signal handler may count as the object's.
 LIMITED = {"get objects": (TimeLimit, CheckpointError)}
@@ -92,21 +101,37 @@ def test_wherever_a_call_is_interrupted_it_has_stored_all_or_nothing_and_the_nex
     saver: SqliteSaver, path: Path, call: str
 ) -> None:
     """Also on other OS threads, and while the error references the interrupted frames."""
+    called = copy(saver)
+    called.serde = SERDES.get(call, saver.serde)
     put("first").run_here(saver)
     acknowledged = {"first"}
     objects = checkpoint("1", {"a": [HumanMessage("hi"), Fraction(1, 2)]})  # Their decoding calls back from C.
     saver.put(config("objects"), objects, metadata(), objects["channel_versions"])
+    where = config("chunks")
+    for step in (1, 2):  # The second version of a large value is stored in chunks.
+        large = checkpoint(f"{step}", {"a": [noise(SPLIT_FROM), step]})
+        where = called.put(where, large, metadata(), large["channel_versions"])
+    with closing(sqlite3.connect(path)) as file:
+        assert any(version.startswith(NAME_MARK) for (version,) in file.execute("SELECT version FROM blobs"))
+    came: list[int] = []
+
+    def come() -> None:
+        came.append(point)
+        (limit if call in LIMITED else interrupt)()
+
     with ThreadPoolExecutor(1) as another:
         for point in itertools.count(1):
             try:
-                with signal_at(point, limit if call in LIMITED else interrupt):
-                    CALLS[call](saver, f"{point}")
+                with signal_at(point, come):
+                    CALLS[call](called, f"{point}")
                 break
             except (Interrupted, *LIMITED.get(call, ())):
                 assert isinstance(another.submit(put(f"{point} there").run_here, saver).result(), dict)
                 assert isinstance(put(f"{point} here").run_here(saver), dict)
                 acknowledged |= {f"{point} here", f"{point} there"}
     assert point > 20
+    assert came == list(range(1, point))  # All of them have ended the call.
+    saver.delete_thread("chunks")  # It may be encrypted.
     assert acknowledged <= stored(saver)
     rows = claimed(path)
     assert all((f"{number} 1" in rows) == (f"{number} 2" in rows) for number in range(1, point + 1))
