@@ -44,7 +44,7 @@ class BlobCache:
 
     def after_fork(self) -> None:
         """Forget everything: an OS thread that does not exist in the child may have been in the middle of a change."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # A signal handler that calls the saver must not hang.
         self.entries: OrderedDict[Key, _Entry] = OrderedDict()
         self._size = 0
 
