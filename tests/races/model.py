@@ -216,11 +216,13 @@ class Model:
         thread_id, number = self.exported[call.args[0]]
         if answer[0] != "ok":
             return []
-        there = state.content(thread_id)
-        if there == number:  # Its rows may differ, compressed or not: then it says so.
+        there, imported = self._contents[state.content(thread_id)], self._contents[number]
+        if there.strategies:  # A thread may have a time to live, and no checkpoint any more. It keeps that time.
+            imported = imported._replace(strategies=there.strategies)
+        if there == imported:  # Its rows may differ, compressed or not: then it says so.
             return [state]
-        if not there and thread_id not in dict(state.claims):
-            return [] if answer[1] else [state.having({thread_id: number})]
+        if there._replace(strategies=frozenset()) == EMPTY and thread_id not in dict(state.claims):
+            return [] if answer[1] else [state.having({thread_id: self._number(imported)})]
         return [state] if answer[1] else []
 
     def _swept(self, state: State, effect: Effect, answer: Answer) -> Sequence[State]:
