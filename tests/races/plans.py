@@ -386,7 +386,7 @@ class Plan:
         if channel == "small":
             return self._random.choice([self._moment, f"text {self._moment}", None])
         if channel == "blob":
-            return {"moment": self._moment, "text": "b" * 5000}  # Too large for a checkpoint of one row.
+            return {"moment": self._moment, "text": "b" * 20_000}  # Too large for a checkpoint of one row.
 
         if before is None:
             before = [f"{self._moment} {index} " + "p" * 500 for index in range(ELEMENTS)]
