@@ -51,6 +51,14 @@ def values(saver: CheckpointSaver, thread_id: str = THREAD) -> Any:
     return found and found.checkpoint["channel_values"]
 
 
+def test_two_calls_make_two_ids_above_one_that_is_ahead_of_the_clock() -> None:
+    """With the same id, the second of two changes would replace the first, as if it were its repetition."""
+    before = Before("ffffff00-0000-6000-8000-000000000000")
+    ids = {next_version(THREAD, before, {"number": 1}).checkpoint["id"] for _ in range(9)}
+    assert len(ids) == 9
+    assert min(ids) > str(before.checkpoint_id)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
