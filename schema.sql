@@ -28,7 +28,6 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
     format integer NOT NULL,
     -- Pruned, but an ancestor that a remaining checkpoint still needs: neither listed nor ever the newest.
     hidden boolean NOT NULL DEFAULT false,
-    -- About to be deleted; true only inside the transaction that does it.
     -- Channels whose value is part of the checkpoint document.
     inline_channels text[] COLLATE "C" NOT NULL,
     -- DeltaChannels, which have a value here or are rebuilt from the writes of ancestors.
