@@ -60,13 +60,12 @@ class SqlDialect(Statements):
             return ()
         return (self.statement("arm_thread", thread_id=row.thread_id),)
 
+    @abstractmethod
     def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint that is one row, if its parent exists and is not hidden, and its parameters.
 
         The reply has a row if it was stored. It may be empty for another reason; `put_checkpoint` finds out.
         """
-        parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
-        return self._shared.layout.put_on_parent, (*self.put_form(row)[1], *parent)
 
     def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip | None:
         """Store a checkpoint with `put_on_parent_form`; None with Citus, where `put_checkpoint` has to do that.

@@ -117,8 +117,8 @@ class PostgresDialect(SqlDialect):
 
     def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint on its parent, with the schema, by which it finds the thread's lock."""
-        form, params = super().put_on_parent_form(row)
-        return form, (*params, self._schema)
+        parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
+        return self._shared.layout.put_on_parent, (*self.put_form(row)[1], *parent, self._schema)
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""

@@ -91,6 +91,11 @@ class SqliteDialect(SqlDialect):
         lists = map(self.array, row[8:11]) if row.delta_channels or row.blob_channels else _EMPTY
         return self._shared.layout.put, (thread_id, *row[1:7], names, *lists, *row[11:])
 
+    def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
+        """What stores a checkpoint on its parent, whose key comes first."""
+        thread_id, *rest = self.put_form(row)[1]
+        return self._shared.layout.put_on_parent, (thread_id, row.checkpoint_ns, row.parent_id, *rest)
+
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Read the problems. No other transaction writes between this and `store_checked`."""
         row = encoded.row
