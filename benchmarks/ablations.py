@@ -23,10 +23,11 @@ from typing import Any, NamedTuple
 from benchmarks.cases.concurrency import concurrently, of_saver, script
 from benchmarks.contestants import CONNECTIONS, Contestant
 from benchmarks.measuring import CPU, Entry, Figures, race
-from benchmarks.states import Put, State, agent, chat, edited, files, small, summarised, trimmed
+from benchmarks.states import Deltas, Put, State, Writes, agent, chat, edited, files, small, summarised, trimmed
 from benchmarks.stores import Server, folder, started_server
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
 from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
+from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections
 from langgraph_checkpoint_custom.encoding import chunks
 
 PACKAGE = "langgraph_checkpoint_custom"
@@ -86,6 +87,20 @@ def steps_of(state: State) -> Callable[[], Work]:
     return made
 
 
+def deltas() -> Work:
+    """Steps of a thread with a `DeltaChannel`: a put that builds on its parent, and its write."""
+    calls = iter(Deltas(200).calls)
+
+    async def work(saver: Contestant, number: int) -> None:
+        for call in islice(calls, 2):
+            if isinstance(call, Writes):
+                await saver.put_writes("deltas", call)
+            else:
+                await saver.put("deltas", call)
+
+    return work
+
+
 def at_once(number: int) -> Callable[[], Work]:
     """Ten steps of this many tasks at once, each on its own thread."""
 
@@ -123,6 +138,11 @@ def _only_at_the_start(data: bytes, start: int, known: Sequence[chunks.Chunk]) -
     return found
 
 
+_NEVER = property(lambda dialect: False)
+_NO_FORMS = {
+    "sql.sqlite_dialect.SqliteDialect.sends_forms": _NEVER,
+    "sql.postgres_dialect.PostgresDialect.sends_forms": _NEVER,
+}
 BOTH = ("postgres", "sqlite")
 DOCUMENT = "encoding.encode.DOCUMENT"
 ABLATIONS = [
@@ -189,6 +209,25 @@ ABLATIONS = [
     ),
     Ablation("prepared statements: small", ("postgres",), "sync", steps_of(small), options={"prepare": False}),
     *(
+        Ablation(f"a statement without an operation: {name}, {api}", BOTH, api, steps_of(state), patches=_NO_FORMS)
+        for name, state in (("small", small), ("agent", agent))
+        for api in ("sync", "async")
+    ),
+    Ablation(
+        "reads with the connection that writes: small",
+        ("sqlite",),
+        "sync",
+        steps_of(small),
+        patches={"drivers.sqlite_connections.SqliteConnections.reading_at_once": SqliteConnections.reading},
+    ),
+    Ablation(
+        "a DeltaChannel's put in one statement",
+        BOTH,
+        "sync",
+        deltas,
+        patches={**_NO_FORMS, "sql.dialect.SqlDialect.insert_checkpoint_on_parent": lambda dialect, row: None},
+    ),
+    *(
         Ablation(
             f"batches: {number} tasks",
             ("postgres",),
@@ -218,11 +257,10 @@ def patched(patches: Mapping[str, Any]) -> Iterator[None]:
     """Replace attributes of modules and classes of the package."""
     with ExitStack() as stack:
         for place, value in patches.items():
-            module, *names, name = f"{PACKAGE}.{place}".rsplit(".", 2 if ".SqliteDriver." in place else 1)
-            owner: Any = import_module(module)
-            for each in names:
-                owner = getattr(owner, each)
-            stack.callback(setattr, owner, name, getattr(owner, name))
+            above, name = f"{PACKAGE}.{place}".rsplit(".", 1)
+            module, _, inside = above.rpartition(".")
+            owner: Any = getattr(import_module(module), inside) if inside[0].isupper() else import_module(above)
+            stack.callback(setattr, owner, name, vars(owner)[name])
             setattr(owner, name, value)
         yield
 
