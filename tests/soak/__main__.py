@@ -174,7 +174,7 @@ class Soak:
             for thread in saver.threads():
                 try:
                     state = graph.get_state({"configurable": {"thread_id": thread.thread_id}})
-                    if not state.next:
+                    if not state.tasks:
                         check(thread.thread_id, state.values)
                     assert state.values.get("turn", 0) >= self._least(thread.thread_id), "an acknowledged turn is lost"
                     self.did["thread checked"] += 1

@@ -133,7 +133,7 @@ def play(graph: Any, thread_id: str) -> int:
     config = {"configurable": {"thread_id": thread_id}}
     state = graph.get_state(config)
     turn: int = state.values.get("turn", 0)
-    if state.next:  # Interrupted inside a turn.
+    if state.tasks:  # Interrupted inside a turn. `next` leaves out a task whose writes are stored.
         answers = any(task.interrupts for task in state.tasks)
         values = graph.invoke(Command(resume="yes") if answers else None, config, durability="sync")
     else:
@@ -151,8 +151,9 @@ def check(thread_id: str, state: dict[str, Any]) -> None:
     found = found_in(state)
     wanted = expected(found["turn"])
     wrong = [channel for channel, value in wanted.items() if found[channel] != value]
-    # A call that was interrupted by a kill is repeated, so the memory of the subgraph may have counted it twice.
-    wrong += ["inner"] if found["inner"] != sorted(set(found["inner"])) or len(found["inner"]) != found["turn"] else []
+    # A call that was interrupted by a kill is repeated, so the memory of the subgraph may have counted it twice. After a
+    # kill right before the call, LangGraph resumes the subgraph's last call instead, and it returns the same number.
+    wrong += ["inner"] if found["inner"] != sorted(found["inner"]) or len(found["inner"]) != found["turn"] else []
     assert not wrong, f"{thread_id} after turn {found['turn']}: {wrong}: {[found[each] for each in wrong]!r:.500}"
 
 
