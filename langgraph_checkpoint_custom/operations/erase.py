@@ -8,20 +8,18 @@ stop it and start it again at any time: what is deleted is not found again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import Operation, Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing, wanted
+from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import Page, flag
 from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.operations.delete import delete_thread, give_back_pages
-from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants
-from langgraph_checkpoint_custom.operations.pieces import piece_of
+from langgraph_checkpoint_custom.operations.list_threads import HistoryReply, dialects_of_tenants, history_page
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -81,8 +79,8 @@ def erase_operations(
         seen, unreadable = set[str](), set[str]()
         page: Page | None = FIRST
         while page is not None:
-            found: Found = yield matching_page(own, codec, page, conditions)
-            for thread_id in found.thread_ids:
+            found: HistoryReply = yield history_page(own, codec, page, conditions, everything=True)
+            for thread_id in dict.fromkeys(record.thread_id for record in found.records):
                 if thread_id not in seen:
                     seen.add(thread_id)
                     one: ErasedThread = yield count_thread(own, thread_id)
@@ -96,44 +94,6 @@ def erase_operations(
     while not dry_run and (yield give_back_pages(d)):
         pass
     return erased
-
-
-class Found(NamedTuple):
-    """The threads of a page: those that match, and those whose metadata cannot be read; and the next page."""
-
-    thread_ids: Sequence[str]
-    unreadable: Sequence[str]
-    after: Page | None
-
-
-@operation("read")
-def matching_page(d: SqlDialect, codec: ValueCodec, page: Page, asked: Sequence[Condition]) -> Steps[Found]:
-    """Return the threads with a checkpoint that matches, on a page of all checkpoints that are not hidden.
-
-    Round trips: 1, and one for each 5,000 checkpoints.
-    Rows: up to 1,000 checkpoints that may match, of 5,000.
-    """
-    piece = yield from piece_of(d, page._replace(filter=narrowing(asked, contains=d.filter_contains)))
-    assert piece is not None
-    (rows,) = yield d.select_records(piece.page, all_kinds=True)
-    matching, unreadable = yield from offload(sum(len(row[6]) for row in rows), _matching, d, codec, rows, asked)
-    return Found(matching, unreadable, piece.after([(row[2], d.own_thread_id(row[0]), row[1]) for row in rows]))
-
-
-def _matching(
-    d: SqlDialect, codec: ValueCodec, rows: Sequence[Row], asked: Sequence[Condition]
-) -> tuple[list[str], list[str]]:
-    matching, unreadable = dict[str, None](), dict[str, None]()
-    for stored, checkpoint_ns, checkpoint_id, _, _, type_, data in rows:
-        thread_id = d.own_thread_id(stored)
-        try:
-            metadata = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id).metadata(type_, data)
-        except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
-            unreadable[thread_id] = None
-        else:
-            if matches(metadata, asked, contains=d.filter_contains):
-                matching[thread_id] = None
-    return list(matching), list(unreadable)
 
 
 @operation("read")

@@ -53,10 +53,14 @@ class ThreadsReply(NamedTuple):
 
 
 class HistoryReply(NamedTuple):
-    """The records of a page that match, and the next page, or None if this was the last one."""
+    """The records of a page that match, and the next page, or None if this was the last one.
+
+    `unreadable` are the threads of checkpoints whose metadata cannot be read, if that is no error.
+    """
 
     records: Sequence[CheckpointRecord]
     after: Page | None
+    unreadable: Sequence[str] = ()
 
 
 @operation("read")
@@ -111,7 +115,7 @@ def threads_page(
         after = page.clipped(checkpoint_id, d.own_thread_id(last))
     else:  # A row below the floor may be one of the next range.
         after = page.next_range()
-    decode = partial(_records, d, codec, rows, wanted, even_unreadable=even_unreadable)
+    decode = partial(_records, d, codec, rows, wanted, [] if even_unreadable else None)
     records = yield from offload(_size(rows), decode)
     if page.period:
         since, until = page.period
@@ -288,19 +292,26 @@ def thread_exists(d: SqlDialect, thread_id: str) -> Steps[bool]:
 
 
 @operation("read")
-def history_page(d: SqlDialect, codec: ValueCodec, page: Page, wanted: Sequence[Condition]) -> Steps[HistoryReply]:
+def history_page(
+    d: SqlDialect, codec: ValueCodec, page: Page, wanted: Sequence[Condition], *, everything: bool = False
+) -> Steps[HistoryReply]:
     """Return one page of checkpoints, newest first, as `list_page` does, but without documents, values and writes.
+
+    With `everything`, a page of all threads has those of other frameworks, too, and metadata that cannot be read is no
+    error.
 
     Round trips: 1, and those of `piece_of`.
     Snapshot: one read snapshot over the page.
-    Raises: CorruptCheckpoint.
+    Raises: CorruptCheckpoint, unless `everything`.
     """
     piece = yield from piece_of(d, page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
     if piece is None:
         return HistoryReply((), None)
-    (rows,) = yield d.select_records(piece.page)
-    records = yield from offload(_size(rows), _records, d, codec, rows, wanted)
-    return HistoryReply(records, piece.after([(row[2], d.own_thread_id(row[0]), row[1]) for row in rows]))
+    (rows,) = yield d.select_records(piece.page, all_kinds=everything)
+    unreadable: list[str] = []
+    decode = partial(_records, d, codec, rows, wanted, unreadable if everything else None)
+    records = yield from offload(_size(rows), decode)
+    return HistoryReply(records, piece.after([(row[2], d.own_thread_id(row[0]), row[1]) for row in rows]), unreadable)
 
 
 def _size(rows: Sequence[Row]) -> int:
@@ -308,17 +319,26 @@ def _size(rows: Sequence[Row]) -> int:
 
 
 def _records(
-    d: SqlDialect, codec: ValueCodec, rows: Sequence[Row], wanted: Sequence[Condition], *, even_unreadable: bool = False
+    d: SqlDialect,
+    codec: ValueCodec,
+    rows: Sequence[Row],
+    wanted: Sequence[Condition],
+    unreadable: list[str] | None = None,
 ) -> Sequence[CheckpointRecord]:
-    """Return the records that match a filter, newest first."""
+    """Return the records that match a filter, newest first.
+
+    Metadata that cannot be read is an error, or its thread is added to `unreadable`. Then it matches no filter, and is
+    empty in a record.
+    """
     found = []
     for stored, checkpoint_ns, checkpoint_id, parent_id, run_id, type_, data in rows:
         location = d.own_thread_id(stored), checkpoint_ns, checkpoint_id
         try:
             metadata = Decoder(codec, *location).metadata(type_, data)
         except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
-            if not even_unreadable:
+            if unreadable is None:
                 raise
+            unreadable.append(location[0])
             if wanted:
                 continue
             metadata = {}
