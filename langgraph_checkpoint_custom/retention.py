@@ -27,24 +27,24 @@ from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, flag
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.delete import give_back_pages
+from langgraph_checkpoint_custom.operations.labels import labels_of_thread
 from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, threads_page
+from langgraph_checkpoint_custom.operations.sizes import Counted, sizes_of_threads
 from langgraph_checkpoint_custom.operations.sweep import (
     BEFORE_ALL,
     LATE,
     WEEK,
-    Fit,
     LastSweep,
     Policy,
-    arm_page,
+    arm_threads,
     begin_policy,
     delete_unless_it_fits,
     due_page,
     grown_page,
     grown_since,
-    hasten_page,
+    hasten_threads,
     ids_page,
     last_sweep,
-    look_at_size,
     look_at_thread,
     note_sweep,
     sweep_thread,
@@ -57,7 +57,7 @@ PAGE = 200
 # Seconds; the claim of the sweeping process lasts at least this long. After that, another process may sweep.
 SWEEPER_TTL = 60.0
 # Operations of a sweep that read a page of threads. After each, the claim is renewed.
-_PAGES = {"arm_page", "hasten_page", "due_page", "threads_page"}
+_PAGES = {"ids_page", "grown_page", "due_page", "threads_page"}
 # Seconds that a sweep works on SQLite before it leaves the file to others, for half as long. Writers that wait look at
 # the file every few milliseconds.
 WORK = 0.01
@@ -296,31 +296,34 @@ def _arm(
 
     Returns what is stored about the sweep.
     """
+
+    def hasten(thread_ids: Sequence[str]) -> Operations[bool]:
+        yield hasten_threads(d, thread_ids, begun)
+        return True
+
+    def arm(thread_ids: Sequence[str]) -> Operations[bool]:
+        yield arm_threads(d, thread_ids, again=last is None)
+        return True
+
     if last is None:
         yield begin_policy(d, digest)
     elif keep.keep_last is not None:
-        yield from _pages(
-            partial(hasten_page, d, begun), [grown_since(last.started_at, begun)], partial(limits.pause, d)
-        )
+        since = grown_since(last.started_at, begun)
+        yield from _pages(partial(grown_page, d), [since], partial(limits.pause, d), hasten)
     armed_at = 0.0 if last is None else last.armed_at
     if armed_at + WEEK <= begun:
-        yield from _pages(partial(arm_page, d, again=last is None), d.ranges(), partial(limits.pause, d))
+        yield from _pages(partial(ids_page, d), d.ranges(), partial(limits.pause, d), arm)
         armed_at = begun
     armed = LastSweep(digest, armed_at, begun, None)
     yield note_sweep(d, armed)
     return armed
 
 
-def _nothing(thread_ids: Sequence[str]) -> Operations[bool]:
-    yield from ()
-    return True
-
-
 def _pages(
     read: Callable[[T], Operation[tuple[Sequence[str], T | None]]],
     starts: Iterable[T],
     pause: Callable[[], Operations[None]],
-    visit: Callable[[Sequence[str]], Operations[bool]] = _nothing,
+    visit: Callable[[Sequence[str]], Operations[bool]],
 ) -> Operations[None]:
     """Read page after page of threads, from each of these starts, and visit them until `visit` returns False."""
     for start in starts:
@@ -341,31 +344,27 @@ def _limit_bytes(
     page: ThreadPage | None = ThreadPage(AFTER_ALL, "", (), PAGE)
     while page is not None:
         reply = yield threads_page(d, codec, page, wanted(keep.filter), even_unreadable=True)
-        for record in reply.threads:
-            if record.thread_id not in gone:
-                swept.threads += 1
-                yield from _fit(d, record.thread_id, max_bytes, swept, dry_run=dry_run)
-                yield from limits.rest(d)
+        thread_ids = [record.thread_id for record in reply.threads if record.thread_id not in gone]
+        sizes: Mapping[str, Counted] = yield sizes_of_threads(d, thread_ids)
+        for thread_id, (size, _) in sizes.items():
+            room = max_bytes - swept.kept_bytes
+            if size.bytes <= room:
+                is_gone = False
+            elif dry_run:
+                is_gone = not (yield labels_of_thread(d, thread_id))
+            else:
+                is_gone = yield delete_unless_it_fits(d, thread_id, room)
+            swept.threads += 1
+            if not is_gone:
+                swept.kept_bytes += size.bytes
+            else:
+                swept.add(Swept(0, 1, size.checkpoints, size.bytes))
+                if dry_run:
+                    swept.would_delete.append((d.tenant, thread_id))
+            yield from limits.rest(d)
         page = reply.after
         if page is not None:
             yield from limits.pause(d)
-
-
-def _fit(d: SqlDialect, thread_id: str, max_bytes: int, swept: Swept, *, dry_run: bool) -> Operations[None]:
-    room = max_bytes - swept.kept_bytes
-    found: Fit = yield look_at_size(d, thread_id, room)
-    if not (found.stays or dry_run):
-        left: Fit = yield delete_unless_it_fits(d, thread_id, room)
-        if left.checkpoints:  # Else an earlier attempt, whose reply was lost, has deleted it.
-            found = left
-    if found.stays:
-        swept.kept_bytes += found.bytes
-        return
-    if dry_run:
-        swept.would_delete.append((d.tenant, thread_id))
-    swept.deleted_threads += 1
-    swept.deleted_checkpoints += found.checkpoints
-    swept.freed_bytes += found.bytes
 
 
 def now() -> datetime:

@@ -283,58 +283,25 @@ def _bytes(sizes: Sequence[Row]) -> int:
     return Total(map(SizeRow._make, sizes)).bytes
 
 
-# Threads that max_bytes may delete
-
-
-class Fit(NamedTuple):
-    """Whether a thread fits into some bytes, or stays because of a label.
-
-    Attributes:
-        stays: Whether it does.
-        checkpoints: The number of its checkpoints that are not hidden.
-        bytes: The bytes of its values.
-    """
-
-    stays: bool
-    checkpoints: int
-    bytes: int
-
-
-@operation("read")
-def look_at_size(d: SqlDialect, thread_id: str, room: int) -> Steps[Fit]:
-    """Return whether a thread fits into a number of bytes.
-
-    Round trips: 1.
-    Rows: all checkpoints of the thread, without values; all its rows are counted.
-    """
-    fit, _ = yield from _fit(d, thread_id, room)
-    return fit
-
-
 @operation("exclusive")
-def delete_unless_it_fits(d: SqlDialect, thread_id: str, room: int) -> Steps[Fit]:
-    """Do as `look_at_size`, and delete the thread unless it stays, with writes whose checkpoint was never stored.
+def delete_unless_it_fits(d: SqlDialect, thread_id: str, room: int) -> Steps[bool]:
+    """Delete a thread, with writes whose checkpoint was never stored; return whether it is gone.
+
+    It stays if it fits into a number of bytes, or has a label, or if a run stores its next checkpoint meanwhile.
 
     Round trips: as `prune_thread`, and one more.
+    Rows: all checkpoints of the thread, without values; all its rows are counted.
     Idempotent: yes.
     """
-    fit, outline = yield from _fit(d, thread_id, room, lock="alone")
-    if not fit.stays:
-        more = d.ask("delete_all_writes", thread_id=thread_id).statements
-        yield from remove(d, thread_id, Removal(outline, outline.rows.keys()), more=more)
-        (left,) = yield d.ask("select_keys", thread_id=thread_id, limit=1)
-        fit = fit._replace(stays=bool(left))  # A run has stored its next checkpoint meanwhile.
-    return fit
-
-
-def _fit(
-    d: SqlDialect, thread_id: str, room: int, *, lock: Literal["alone"] | None = None
-) -> Steps[tuple[Fit, Outline]]:
-    outlined = d.ask("select_outline", "select_labels", lock=lock, thread_id=thread_id)
+    outlined = d.ask("select_outline", "select_labels", lock="alone", thread_id=thread_id)
     rows, labels, sizes = yield one_trip([outlined, d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)])
+    if rows and (labels or _bytes(sizes) <= room):
+        return False
     outline = yield from offload(len(rows) * DECISION_BYTES, Outline, rows)
-    checkpoints, size = sum(not row.hidden for row in outline.rows.values()), _bytes(sizes)
-    return Fit(not checkpoints or bool(labels) or size <= room, checkpoints, size), outline
+    more = d.ask("delete_all_writes", thread_id=thread_id).statements
+    yield from remove(d, thread_id, Removal(outline, outline.rows.keys()), more=more)
+    (left,) = yield d.ask("select_keys", thread_id=thread_id, limit=1)
+    return not left
 
 
 # What is stored about the sweeps
@@ -420,23 +387,6 @@ def note_sweep(d: SqlDialect, sweep: LastSweep) -> Steps[None]:
 # Pages: each operation returns the threads that it has found, and where the next page begins; None after the last one.
 
 
-@operation("write")
-def arm_page(d: SqlDialect, within: Range, *, again: bool) -> Steps[tuple[Sequence[str], Range | None]]:
-    """Insert the rows of the first threads of a range that have none; with `again`, all of them are then due.
-
-    Returns no threads.
-
-    Round trips: 2. A thread that is stored between them does not push another one out of the page.
-    Rows: one of each of up to 2,000 threads, twice.
-    Idempotent: yes.
-    """
-    (((number, last),),) = yield d.ask("threads_counted", **within._asdict(), threads=ARMED)
-    rest = within._replace(bottom=right_above(last)) if number == ARMED else None
-    counted = within._replace(top=rest.bottom) if rest else within
-    yield d.ask("arm_threads", **counted._asdict(), threads=ALL, again=again)
-    return (), rest
-
-
 @operation("read")
 def ids_page(d: SqlDialect, within: Range) -> Steps[tuple[Sequence[str], Range | None]]:
     """Return the first threads of a range.
@@ -489,24 +439,6 @@ def grown_page(d: SqlDialect, within: Grown) -> Steps[tuple[Sequence[str], Grown
     Round trips: 1.
     Rows: up to 2,000 checkpoints of each range.
     """
-    return (yield from _grown(d, within))
-
-
-@operation("write")
-def hasten_page(d: SqlDialect, now: float, within: Grown) -> Steps[tuple[Sequence[str], Grown | None]]:
-    """Make threads due that have grown, after those that are due already. Returns no threads.
-
-    Round trips: 1, and one more if there are any.
-    Rows: up to 2,000 checkpoints of each range.
-    Idempotent: yes.
-    """
-    thread_ids, rest = yield from _grown(d, within)
-    if thread_ids:
-        yield d.ask_each("hasten_thread", ({"thread_id": each} for each in thread_ids), due_at=now)
-    return (), rest
-
-
-def _grown(d: SqlDialect, within: Grown) -> Steps[tuple[Sequence[str], Grown | None]]:
     ranges = list(within.ranges)
     starts = [within.thread_id, *[""] * (len(ranges) - 1)]
     asked = ({**each._asdict(), "thread_id": start} for each, start in zip(ranges, starts, strict=True))
@@ -519,3 +451,29 @@ def _grown(d: SqlDialect, within: Grown) -> Steps[tuple[Sequence[str], Grown | N
             return sorted(found), Grown([ranges[0]._replace(bottom=last_id), *ranges[1:]], d.own_thread_id(last))
         del ranges[0]
     return sorted(found), None
+
+
+# What is done with the threads of a page.
+
+
+@operation("write")
+def arm_threads(d: SqlDialect, thread_ids: Sequence[str], *, again: bool) -> Steps[None]:
+    """Insert the rows of these threads, which are in order, and of those between; with `again`, all of them are due.
+
+    Round trips: 1, or 0 without threads.
+    Idempotent: yes.
+    """
+    if thread_ids:
+        within = Range(d.only(thread_ids[0]).bottom, d.only(thread_ids[-1]).top)
+        yield d.ask("arm_threads", **within._asdict(), threads=ALL, again=again)
+
+
+@operation("write")
+def hasten_threads(d: SqlDialect, thread_ids: Sequence[str], now: float) -> Steps[None]:
+    """Make threads due, after those that are due already.
+
+    Round trips: 1, or 0 without threads.
+    Idempotent: yes.
+    """
+    if thread_ids:
+        yield d.ask_each("hasten_thread", ({"thread_id": each} for each in thread_ids), due_at=now)

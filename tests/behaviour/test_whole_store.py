@@ -47,7 +47,7 @@ def test_the_round_trips_of_operations_on_a_whole_store(store: Store, tmp_path: 
             assert sum(event.rows for event in events) <= 6 * THREADS, name
             if name == "sweep after a change":  # A page arms 2,000 threads, and a page of due ones has 200.
                 counted = Counter(event.name for event in events)
-                assert (counted["arm_page"], counted["due_page"], counted["sweep_thread"]) == (2, 3, THREADS)
+                assert (counted["arm_threads"], counted["due_page"], counted["sweep_thread"]) == (2, 3, THREADS)
 
 
 def test_a_page_has_no_more_rows_than_their_bytes_allow() -> None:

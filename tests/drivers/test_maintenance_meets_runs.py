@@ -21,7 +21,7 @@ from psycopg import sql
 from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver
-from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Statement, Steps, through
+from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Steps, through
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.operations import sweep
 from tests.citus import activity
@@ -257,32 +257,13 @@ def test_a_thread_that_is_stored_while_others_are_armed_pushes_none_out_of_a_pag
         for name in "acde":
             a_step(saver, generate_config(name))
         connection.execute("DELETE FROM langgraph_checkpoint.threads")
-        connection.execute("SELECT pg_advisory_lock(1)")
         d, driver, _ = saver.backend
-        wait = Statement("wait", "SELECT pg_advisory_xact_lock_shared(1)", {})
-
-        def answer(request: RoundTrip | Offload) -> Steps[Any]:
-            """Wait after the threads of a page were counted."""
-            assert isinstance(request, RoundTrip)
-            counted = [each.name == "threads_counted" for each in request.statements]
-            sent = [
-                each
-                for one, is_count in zip(request.statements, counted, strict=True)
-                for each in [one, wait][: 1 + is_count]
-            ]
-            replies = yield request._replace(statements=sent)
-            return [reply for each, reply in zip(sent, replies, strict=True) if each is not wait]
-
-        def arm() -> None:
-            within: Range | None = Range("", "~")
-            while within is not None:
-                op = sweep.arm_page(d, within, again=False)
-                _, within = driver.run(Operation(op.name, op.access, lambda op=op: through(op.start(), answer)))  # type: ignore[misc]
-
-        armed = ConcurrentCall(arm)
-        armed.wait_until_blocked(postgres_url)
-        a_step(other, generate_config("b"))
-        connection.execute("SELECT pg_advisory_unlock(1)")
-        armed.join()
+        within: Range | None = Range("", "~")
+        while within is not None:
+            thread_ids, within = driver.run(sweep.ids_page(d, within))
+            if within is not None:
+                assert thread_ids == ["a", "c", "d"]
+                a_step(other, generate_config("b"))
+            driver.run(sweep.arm_threads(d, thread_ids, again=False))
         rows = connection.execute("SELECT thread_id FROM langgraph_checkpoint.threads ORDER BY 1").fetchall()
         assert rows == [(name,) for name in "abcde"]
