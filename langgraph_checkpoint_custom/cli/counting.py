@@ -77,7 +77,7 @@ def stats(
 
 def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counter[str]]:
     """Count each class in the store, by module and name; return this, and the values not examined, by type."""
-    from langgraph_checkpoint_custom.operations.reencrypt import TABLES
+    from langgraph_checkpoint_custom.operations.rows import WITH_VALUES, starts
     from langgraph_checkpoint_custom.tools.types import types_page
 
     classes: Counter[tuple[str, str]] = Counter()
@@ -85,7 +85,7 @@ def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counte
     rows = 0
     d, driver, codec = saver.backend
     with progress("rows", lambda: rows_of(saver)) as report:
-        for each, start in ((one, start) for one in TABLES for start in one.starts(d)):
+        for each, start in ((kind, start) for kind in WITH_VALUES for start in starts(d, kind)):
             after: Any = start
             while after is not None:
                 page = driver.run(types_page(d, codec, each, after))

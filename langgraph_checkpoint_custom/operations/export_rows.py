@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from langgraph_checkpoint_custom.errors import ThreadExists
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.model.pages import rows_after
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
+from langgraph_checkpoint_custom.operations.rows import KINDS, Kind
 from langgraph_checkpoint_custom.operations.writers import take_claim
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -30,33 +31,6 @@ PAGE_BYTES = 4_000_000
 _DUMP = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 
-class Kind(NamedTuple):
-    """A kind of row: its name, the columns of its key inside a thread, in order, and the other columns."""
-
-    name: str
-    key: Mapping[str, Any]
-    """By column, a value that sorts before that of every row."""
-    columns: Sequence[str]
-
-
-KINDS = (
-    Kind(
-        "checkpoint",
-        {"checkpoint_ns": "", "checkpoint_id": ""},
-        (
-            *("parent_id", "root_id", "run_id", "format", "hidden"),
-            *("inline_channels", "delta_channels", "blob_channels", "blob_versions"),
-            *("checkpoint_type", "checkpoint", "metadata_type", "metadata", "metadata_filter"),
-        ),
-    ),
-    Kind("blob", {"checkpoint_ns": "", "channel": "", "version": ""}, ("type", "value", "chunks")),
-    Kind(
-        "write",
-        {"checkpoint_ns": "", "checkpoint_id": "", "task_id": "", "idx": -(2**31)},
-        ("task_path", "run_id", "channel", "type", "value"),
-    ),
-    Kind("label", {"name": ""}, ("checkpoint_ns", "checkpoint_id")),
-)
 _KINDS = {kind.name: kind for kind in KINDS}
 _LISTS = frozenset({"inline_channels", "delta_channels", "blob_channels", "blob_versions"})
 _BYTES = frozenset({"checkpoint", "metadata", "value"})
@@ -97,7 +71,7 @@ def export_thread(d: SqlDialect, thread_id: str, begin: Callable[[], Callable[[s
             if len(rows) < most:
                 break
             most, size = rows_after(most, size), 0
-            after = dict(zip(kind.key, rows[-1], strict=False))
+            after = dict(zip(kind.key, rows[-1][1:], strict=False))
             (rows,) = yield d.export_rows(thread_id, [(kind.name, after)], most)
 
 
@@ -212,7 +186,7 @@ def import_thread(
             raise ThreadExists(f"thread {thread_id!r} was not imported: it has checkpoints of its own")
         if not replace:
             raise ThreadExists(f"thread {thread_id!r} differs from the file, since it existed before")
-        yield d.delete_thread(thread_id)
+        yield d.ask("delete_thread", lock="alone", thread_id=thread_id)
     for page in _pages(rows()):
         yield d.import_rows(thread_id, [(row.kind, _params(d, row.cells)) for row in page])
     yield d.ask("release_claim", thread_id=thread_id, claim=token)
@@ -238,7 +212,7 @@ def _pages(rows: Iterator[ImportedRow]) -> Iterator[list[ImportedRow]]:
 
 
 def _line(d: SqlDialect, kind: Kind, row: Row) -> str:
-    cells: dict[str, Any] = dict(zip((*kind.key, *kind.columns), row, strict=True))
+    cells: dict[str, Any] = dict(zip((*kind.key, *kind.columns), row[1:], strict=True))
     for name, cell in cells.items():
         if name in _BYTES:
             cells[name] = b64encode(cell).decode()

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import ValueCodec, is_chunked
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
-from langgraph_checkpoint_custom.operations.reencrypt import Start, Table, key_of_row, size_of
+from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
+from langgraph_checkpoint_custom.operations.rows import Kind, Row, Start, page_of_rows, values_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.tools.display import classes
 
@@ -36,27 +36,25 @@ class TypesPage(NamedTuple):
 
 
 @operation("read")
-def types_page(d: SqlDialect, codec: ValueCodec, table: Table, start: Start) -> Steps[TypesPage]:
-    """Return the classes in a page of a table.
+def types_page(d: SqlDialect, codec: ValueCodec, kind: Kind, start: Start) -> Steps[TypesPage]:
+    """Return the classes in a page of rows.
 
     Round trips: 1.
     """
-    (rows,) = yield d.stored_rows(table.name, *start)
-    size = size_of(rows)
-    found, unseen = yield from offload(size, _look, codec, table, rows)
-    after = start.after(key_of_row(d, table, rows[-1]), len(rows), size) if rows else None
+    rows, size, after = yield from page_of_rows(d, kind, start)
+    found, unseen = yield from offload(size, _look, codec, kind, rows)
     return TypesPage(len(rows), found, unseen, after)
 
 
-def _look(codec: ValueCodec, table: Table, rows: Sequence[Row]) -> tuple[Counter[tuple[str, str]], Counter[str]]:
+def _look(codec: ValueCodec, kind: Kind, rows: Sequence[Row]) -> tuple[Counter[tuple[str, str]], Counter[str]]:
     found: Counter[tuple[str, str]] = Counter()
     unseen: Counter[str] = Counter()
     for row in rows:
-        for type_, data, location in table.cells(row):
-            if is_chunked(type_):  # Its classes are found in its chunks.
+        for value in values_of(kind, row):
+            if is_chunked(row[value.type]):  # Its classes are found in its chunks.
                 continue
             try:
-                own, plain = codec.unseal(type_, bytes(data), location)
+                own, plain = codec.unseal(row[value.type], bytes(row[value.bytes]), value.location)
             except UnreadableValue:
                 unseen["unreadable"] += 1
                 continue

@@ -1,44 +1,23 @@
 -- Reencryption, sizes and verification.
 
--- The stored_ statements read a page of the rows after a key. The renew_stored_ statements replace the bytes of one row,
--- unless another transaction has changed them.
-
--- name: stored_checkpoints
-SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint_type, checkpoint, metadata_type, metadata,
-    CAST(metadata_filter AS text)
-FROM langgraph_checkpoint.checkpoints
-WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s) AND thread_id < %(top)s
-ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
-
--- name: stored_blobs
-SELECT thread_id, checkpoint_ns, channel, version, type, value, chunks FROM langgraph_checkpoint.blobs
-WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
-AND thread_id < %(top)s
-ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
-
--- name: stored_writes
-SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value FROM langgraph_checkpoint.writes
-WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
-    > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
-AND thread_id < %(top)s
-ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
+-- The renew_stored_ statements replace the bytes of one row, unless another transaction has changed them.
 
 -- name: renew_stored_checkpoint
 UPDATE langgraph_checkpoint.checkpoints
-SET checkpoint_type = %(type1)s, checkpoint = %(value1)s, metadata_type = %(type2)s, metadata = %(value2)s,
-    metadata_filter = %(metadata_filter)s
+SET checkpoint_type = %(checkpoint_type)s, checkpoint = %(checkpoint)s, metadata_type = %(metadata_type)s,
+    metadata = %(metadata)s, metadata_filter = %(metadata_filter)s
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
-AND checkpoint = %(old1)s AND metadata = %(old2)s
+AND checkpoint = %(old_checkpoint)s AND metadata = %(old_metadata)s
 
 -- name: renew_stored_blob
-UPDATE langgraph_checkpoint.blobs SET type = %(type1)s, value = %(value1)s
+UPDATE langgraph_checkpoint.blobs SET type = %(type)s, value = %(value)s
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND channel = %(channel)s AND version = %(version)s
-AND value = %(old1)s
+AND value = %(old_value)s
 
 -- name: renew_stored_write
-UPDATE langgraph_checkpoint.writes SET type = %(type1)s, value = %(value1)s
+UPDATE langgraph_checkpoint.writes SET type = %(type)s, value = %(value)s
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
-AND task_id = %(task_id)s AND idx = %(idx)s AND value = %(old1)s
+AND task_id = %(task_id)s AND idx = %(idx)s AND value = %(old_value)s
 
 -- A page of threads is a range of thread ids. `sizes` and the doctor_ statements read the rows of a range.
 
