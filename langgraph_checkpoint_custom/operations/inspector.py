@@ -184,24 +184,27 @@ def thread_counts(d: SqlDialect, thread_id: str) -> Steps[ThreadCounts]:
     return ThreadCounts(checkpoints, total.rows["write"], total.bytes, newest, tasks, len(labels))
 
 
-@operation("read")
+@operation("snapshot")
 def sizes_of_checkpoint(d: SqlDialect, key: Key) -> Steps[CheckpointSize | None]:
     """Return what a checkpoint consists of, hidden ones too; None if it does not exist.
 
-    Round trips: 1.
+    Round trips: 1; one more if it names blobs, and one more if these have chunks.
     Rows: its own, and the blobs of its parent. Values are not read.
+    Snapshot: one read snapshot.
     """
-    (rows,) = yield d.ask("sizes_of_checkpoint", **key._asdict())
-    own = [row for row in rows if row[0] == "checkpoint" and row[1] == key.checkpoint_id]
-    if not own:
+    checkpoints, written = yield d.ask("sizes_of_checkpoint", "sizes_of_writes", **key._asdict())
+    rows = {row[0]: row for row in checkpoints}
+    if key.checkpoint_id not in rows:
         return None
-    _, _, run_id, parent_id, type_, document, metadata, hidden, inline, delta = own[0]
-    before = {row[2]: row for row in rows if row[0] == "value" and row[1] == parent_id}
-    chunks = {(row[2], row[3]): row[5] for row in rows if row[0] == "chunk"}
-    values = [
-        _value(row, before.get(row[2]), chunks) for row in rows if row[0] == "value" and row[1] == key.checkpoint_id
-    ]
-    writes = [WriteSize(row[1], row[3], row[6], row[2], row[4], row[5], row[9]) for row in rows if row[0] == "write"]
+    _, parent_id, run_id, type_, document, metadata, hidden, inline, delta, *lists = rows[key.checkpoint_id]
+    versions = _versions(*lists)
+    before = _versions(*rows[parent_id][-2:]) if parent_id in rows else {}
+    named = [(channel, each[channel]) for each in (versions, before) for channel in each if channel in versions]
+    blobs = yield from _blobs(d, key, named)
+    own = [blobs[each] for each in versions.items() if each in blobs]
+    chunks = yield from _blobs(d, key, [(row[0], name) for row in own for name in _chunks(row)])
+    values = [_value(row, blobs.get((row[0], before.get(row[0], ""))), chunks) for row in own]
+    writes = [WriteSize(*row) for row in written]
     return CheckpointSize(
         parent_id,
         run_id,
@@ -216,17 +219,36 @@ def sizes_of_checkpoint(d: SqlDialect, key: Key) -> Steps[CheckpointSize | None]
     )
 
 
-def _value(row: Row, before: Row | None, chunks: Mapping[tuple[str, str], int]) -> ValueSize:
-    _, _, channel, version, type_, own, _, _, listed, _ = row
-    names = set(json.loads(listed)) if listed else set()
-    sizes = {name: chunks.get((channel, name), 0) for name in names}
+def _versions(channels: str, versions: str) -> dict[str, str]:
+    return dict(zip(json.loads(channels), json.loads(versions), strict=True))
+
+
+def _blobs(d: SqlDialect, key: Key, wanted: Sequence[tuple[str, str]]) -> Steps[dict[tuple[str, str], Row]]:
+    """Return for channels and versions, or names of chunks, the rows of `sizes_of_blobs`.
+
+    Round trips: 1, or 0 if nothing is wanted.
+    """
+    if not wanted:
+        return {}
+    channels, versions = map(d.array, zip(*dict.fromkeys(wanted), strict=True))
+    thread_id, checkpoint_ns, _ = key
+    params = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "channels": channels, "versions": versions}
+    (rows,) = yield d.ask("sizes_of_blobs", lock=None, **params)
+    return {(row[0], row[1]): row for row in rows}
+
+
+def _chunks(blob: Row) -> set[str]:
+    return set(json.loads(blob[4] or "[]"))
+
+
+def _value(blob: Row, before: Row | None, chunks: Mapping[tuple[str, str], Row]) -> ValueSize:
+    channel, version, type_, own, _ = blob
+    sizes = {name: chunks[channel, name][3] for name in _chunks(blob) if (channel, name) in chunks}
     total = own + sum(sizes.values())
-    if before is not None and before[3] == version:
-        shared = total
-    else:
-        others = json.loads(before[8]) if before is not None and before[8] else ()
-        shared = sum(sizes[name] for name in names.intersection(others))
-    return ValueSize(channel, version, type_, total, shared, len(names))
+    shared = 0
+    if before is not None:
+        shared = total if before[1] == version else sum(sizes.get(name, 0) for name in _chunks(before))
+    return ValueSize(channel, version, type_, total, shared, len(_chunks(blob)))
 
 
 @operation("read")

@@ -117,7 +117,20 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "timeline": (d.ask("timeline", thread_id="t0", before="\U0010ffff", limit=20), 150),
         "timeline, from the middle": (d.ask("timeline", thread_id="t0", before="002000", limit=20), 150),
         "numbers of a thread": (counts_of_thread(d, "t0", 100), 320),
-        "sizes of a checkpoint": (d.ask("sizes_of_checkpoint", **Key("t7", "", "000050")._asdict()), 40),
+        "sizes of a checkpoint": (
+            d.ask("sizes_of_checkpoint", "sizes_of_writes", **Key("t7", "", "000050")._asdict()),
+            40,
+        ),
+        "sizes of values": (
+            d.ask(
+                "sizes_of_blobs",
+                thread_id="t7",
+                checkpoint_ns="",
+                channels=d.array(["messages", "messages"]),
+                versions=d.array(["50", "#/5"]),
+            ),
+            2,
+        ),
         # Of the 50 threads that have ever asked, each once, and their newest checkpoints with the writes of these.
         "threads that have asked": (d.ask("select_interrupting", **ALL_THREADS._asdict(), limit=1_000), 50),
         "threads whose newest checkpoint asks": (
@@ -254,7 +267,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "copied": d.select_outlines("t7", "t8"),
         "copied already": d.select_outlines("t7", "t7"),
         "copy": d.store_copies("t7", "new", copied, copied.blobs),
-        "delete a thread": d.delete_thread("t7"),
+        "delete a thread": d.ask("delete_thread", lock="alone", thread_id="t7"),
         "places": d.ask("select_checkpoint_ids", thread_id="t7"),
         "outline that a sweep decides by": d.ask("select_outline", "select_labels", "select_arming", thread_id="t7"),
         "fork": d.store_copies("t7", "new", forked, forked.blobs, {"checkpoint_id": "000050", **NO_METADATA}),

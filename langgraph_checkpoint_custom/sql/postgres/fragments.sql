@@ -33,7 +33,7 @@ AND (%(filter)s = '[]' OR NOT EXISTS (
 
 -- fragment: blob_of_reference
 -- Looks up a blob of the thread by the key in `r`.
--- SQLite has no statement that needs it.
+-- SQLite needs no LATERAL for it.
 CROSS JOIN LATERAL (
     SELECT b.type, b.value, b.chunks FROM langgraph_checkpoint.blobs b
     WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = r.checkpoint_ns

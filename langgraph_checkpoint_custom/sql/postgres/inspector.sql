@@ -37,48 +37,11 @@ CROSS JOIN LATERAL (
     ) AS t
 ) AS t
 
--- name: sizes_of_checkpoint
--- The lengths of everything that a checkpoint consists of, and of the values that its parent has: the rows of both,
--- their blobs, the chunks of the checkpoint's own blobs, and its writes.
-WITH page AS MATERIALIZED (
-    SELECT * FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id IN (%(checkpoint_id)s, (
-        SELECT c.parent_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s
-        AND c.checkpoint_id = %(checkpoint_id)s
-    ))
-), found AS MATERIALIZED (
-    SELECT p.checkpoint_id, u.channel, u.version, b.type, b.bytes, b.chunks
-    FROM page p
-    CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
-    CROSS JOIN LATERAL (
-        SELECT b.type, octet_length(b.value) AS bytes, b.chunks FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
-        AND b.channel = u.channel AND b.version = u.version
-        LIMIT 1
-    ) AS b
-)
-SELECT
-    'checkpoint' AS kind, checkpoint_id, run_id AS name, parent_id AS key, checkpoint_type AS type,
-    octet_length(checkpoint) AS bytes, octet_length(metadata) AS number, hidden::integer AS hidden,
-    array_to_json(inline_channels)::text AS some, array_to_json(delta_channels)::text AS more
-FROM page
-UNION ALL
-SELECT 'value', checkpoint_id, channel, version, type, bytes, 0, 0, chunks, NULL FROM found
-UNION ALL
-SELECT 'chunk', NULL, r.channel, r.name, b.type, b.bytes, 0, 0, NULL, NULL
+-- name: sizes_of_blobs
+-- differs: the keys are arrays.
+SELECT r.channel, r.version, b.type, length(b.value), b.chunks
 FROM (
-    SELECT DISTINCT f.channel, n.name
-    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.chunks::json) AS n (name)
-    WHERE f.checkpoint_id = %(checkpoint_id)s
+    SELECT %(checkpoint_ns)s AS checkpoint_ns, k.channel, k.version COLLATE "C" AS version
+    FROM unnest(%(channels)s::text[], %(versions)s::text[]) AS k (channel, version)
 ) AS r
-CROSS JOIN LATERAL (
-    SELECT b.type, octet_length(b.value) AS bytes FROM langgraph_checkpoint.blobs b
-    WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
-    AND b.channel = r.channel AND b.version = r.name COLLATE "C"
-    LIMIT 1
-) AS b
-UNION ALL
-SELECT 'write', task_id, channel, task_path, type, octet_length(value), idx, 0, NULL, run_id
-FROM langgraph_checkpoint.writes
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+-- include: blob_of_reference
