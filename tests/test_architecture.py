@@ -201,7 +201,7 @@ def test_every_fragment_is_included_and_every_statement_is_named_in_python(datab
     assert set(re.findall(r"^-- fragment: (\w+)$", text, re.MULTILINE)) == set(
         re.findall(r"^ *-- include: (\w+)$", text, re.MULTILINE)
     )
-    code = "".join(path.read_text("utf-8") for path in (*modules()["sql"], *modules()["operations"]))
+    code = "".join(path.read_text("utf-8") for room in ("sql", "operations", "tools") for path in modules()[room])
     families = ("page_of_", "records_of_", "doctor_", "export_", "import_", "stored_", "renew_stored_")
     assert [
         name for name in load_statements(database) if f'"{name}"' not in code and not name.startswith(families)

@@ -54,7 +54,7 @@ def delete_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
     Idempotent: yes.
     Source: BaseCheckpointSaver.delete_thread.
     """
-    yield d.delete_thread(thread_id)
+    yield d.ask("delete_thread", lock="alone", thread_id=thread_id)
 
 
 @operation("write")

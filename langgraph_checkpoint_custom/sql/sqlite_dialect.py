@@ -15,9 +15,8 @@ from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, S
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, TupleRow, WriteRow
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS, BlobPlace
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, Layout, SharedLayout, SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
-from langgraph_checkpoint_custom.sql.statements import ON_PARENT, Layout, SharedLayout
 
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode

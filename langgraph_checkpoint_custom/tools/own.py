@@ -12,18 +12,13 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-from langgraph_checkpoint_custom.engine.operation import work_out
+from langgraph_checkpoint_custom.engine.operation import Steps, operation, work_out
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
-from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, thread_text
-from langgraph_checkpoint_custom.operations.moves import (
-    forget_moves,
-    moved_threads,
-    moves_of_threads,
-    store_move,
-)
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, Range, thread_text
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads, get_with_writes
 from langgraph_checkpoint_custom.operations.write import store_part
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.tools.finding import all_threads
 from langgraph_checkpoint_custom.tools.foreign import (
     ForeignCheckpoint,
@@ -39,6 +34,51 @@ from langgraph_checkpoint_custom.tools.raw import without_classes
 DIGEST = 8
 # What is stored of a thread while it is moved for the first time: if it is deleted meanwhile, it does not return.
 BEGUN = bytes(DIGEST)
+
+
+# What was moved from or to a store of LangGraph's own savers remains when a thread is deleted.
+
+# Threads of a page of those that were moved.
+MOVED = 100
+
+
+@operation("read")
+def moves_of_threads(d: SqlDialect, store: str, thread_ids: Sequence[str]) -> Steps[Sequence[bytes]]:
+    """Return for each thread what was moved of it; empty if nothing was.
+
+    Round trips: 1.
+    """
+    replies = yield d.ask_each("select_move", [{"thread_id": each} for each in thread_ids], store=store)
+    return [bytes(rows[0][0]) if rows else b"" for rows in replies]
+
+
+@operation("read")
+def moved_threads(d: SqlDialect, store: str, after: str) -> Steps[Sequence[str]]:
+    """Return the page of the moved threads with greater ids; empty after the last one.
+
+    Round trips: 1.
+    """
+    replies = yield d.ask_each("select_moves", map(Range._asdict, d.ranges_after(after)), store=store, limit=MOVED)
+    return [d.own_thread_id(row[0]) for row in next(filter(None, replies), [])]
+
+
+@operation("write")
+def store_move(d: SqlDialect, store: str, thread_id: str, checkpoints: bytes) -> Steps[None]:
+    """Store what was moved of a thread.
+
+    Round trips: 1.
+    Idempotent: by (store, thread_id).
+    """
+    yield d.ask("store_move", store=store, thread_id=thread_id, checkpoints=checkpoints)
+
+
+@operation("write")
+def forget_moves(d: SqlDialect, store: str) -> Steps[None]:
+    """Forget what was moved from or to a store.
+
+    Round trips: 1.
+    """
+    yield d.ask_each("forget_moves", map(Range._asdict, d.ranges()), store=store)
 
 
 class OwnThreads(Threads):
