@@ -138,18 +138,27 @@ SERDES: Mapping[str, SerializerProtocol | None] = {
 }
 
 
+Sealed = list[tuple[int, threading.Thread]]
+
+
+@pytest.fixture
+def sealed(monkeypatch: pytest.MonkeyPatch) -> Sealed:
+    """The size of each value that is sealed, and the OS thread that does it."""
+    noted: Sealed = []
+    seal = ValueCodec.seal
+
+    def noting(self: ValueCodec, type_: str, data: bytes, *args: Any) -> TypedBytes:
+        noted.append((len(data), threading.current_thread()))
+        return seal(self, type_, data, *args)
+
+    monkeypatch.setattr(ValueCodec, "seal", noting)
+    return noted
+
+
 @pytest.mark.parametrize("serde", SERDES.values(), ids=SERDES)
 async def test_a_large_value_is_compressed_or_encrypted_on_a_worker_as_it_was(
-    store: Store, serde: SerializerProtocol | None, monkeypatch: pytest.MonkeyPatch
+    store: Store, serde: SerializerProtocol | None, sealed: Sealed
 ) -> None:
-    closed_by: list[tuple[int, threading.Thread]] = []
-    close = ValueCodec.seal
-
-    def noted(self: ValueCodec, type_: str, data: bytes, *args: Any) -> TypedBytes:
-        closed_by.append((len(data), threading.current_thread()))
-        return close(self, type_, data, *args)
-
-    monkeypatch.setattr(ValueCodec, "seal", noted)
     large = [LONG * 10, *range(50_000)]
     value = list(large)
     document = checkpoint("1", {"list": value, "short": [LONG * 10]}, {"list": "1", "short": "1"})
@@ -169,8 +178,34 @@ async def test_a_large_value_is_compressed_or_encrypted_on_a_worker_as_it_was(
         found = await get(Client(saver, "async"), config())
     assert found.checkpoint["channel_values"] == {"list": large, "short": [LONG * 10]}
     assert found.pending_writes == [("task", "list", large)]
-    by = [thread for size, thread in closed_by if size > OFFLOAD_BYTES]
+    by = [thread for size, thread in sealed if size > OFFLOAD_BYTES]
     assert len(by) == 2
     assert threading.main_thread() not in by
     with pytest.raises(ClosedError):
         await saver.aput(config(), document, metadata(), {"list": "1", "short": "1"})
+
+
+@pytest.mark.parametrize("parent", ["deleted", "not known to the saver"])
+@pytest.mark.parametrize("serde", SERDES.values(), ids=SERDES)
+async def test_a_large_value_is_compressed_or_encrypted_on_a_worker_when_the_parent_is_read(
+    store: Store, serde: SerializerProtocol | None, sealed: Sealed, parent: str
+) -> None:
+    """What it seals is known only then: an unchanged value whose blob is gone, or the values that are blobs at all."""
+    large, short = [LONG * 10, *range(50_000)], [LONG * 10]
+    with store.open(serde=serde, compress=True) as saver, store.open(serde=serde, compress=True) as other:
+        client, others = Client(saver, "async"), Client(other, "async")
+        versions = {"large": "1", "short": "1"}
+        where = await put(client, "1", {"large": large, "short": short}, versions=versions)
+        if parent == "deleted":
+            await others.delete_thread("thread")
+            new: dict[str, str] = {}
+        else:
+            client, large = others, [*large, "changed"]
+            versions["large"] = "2"
+            new = {"large": "2"}
+        sealed.clear()
+        await put(client, "2", {"large": large, "short": short}, parent=where, versions=versions, new=new)
+        (by,) = [thread for size, thread in sealed if size > OFFLOAD_BYTES]
+        assert by is not threading.main_thread()
+        found = await get(client, config())
+    assert found.checkpoint["channel_values"] == {"large": large, "short": short}

@@ -120,6 +120,24 @@ async def test_pages_histories_and_claims_belong_to_the_tenant(client: Client) -
             pass
 
 
+async def test_labels_belong_to_the_tenant(client: Client) -> None:
+    all_faces = clients(client)
+    first, second = config(checkpoint_id="1"), config(checkpoint_id="2")
+    for number, own in enumerate(all_faces):
+        await fill(own, number)
+        assert await own.do("labels", "thread") == {}
+        assert await own.do("label", first if number % 2 else second, "mine") == (first if number % 2 else second)
+    for number, own in enumerate(all_faces):
+        assert await own.do("labels", "thread") == {"mine": first if number % 2 else second}
+        await own.prune(["thread"])
+        assert ids_of(await own.all(config())) == (["2", "1"] if number % 2 else ["2"])
+    assert await all_faces[1].do("unlabel", "thread", "mine") is True
+    await all_faces[3].delete_thread("thread")
+    for number, own in enumerate(all_faces):
+        gone = number in (1, 3)
+        assert await own.do("labels", "thread") == ({} if gone else {"mine": first if number % 2 else second})
+
+
 async def test_errors_name_the_thread_as_the_caller_does(client: Client, database: Database) -> None:
     own = clients(client)[1]
     await put(own, "1", {"a": [LONG]})
@@ -183,7 +201,7 @@ def role(postgres_url: str) -> Iterator[str]:
         connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
-TABLES = ("checkpoints", "blobs", "writes", "threads", "claims")
+TABLES = ("checkpoints", "blobs", "writes", "labels", "threads", "claims")
 
 
 def rows(url: str, *before: str) -> dict[str, list[str]]:
@@ -202,6 +220,7 @@ async def test_raw_sql_sees_no_tenants_rows_without_its_name(postgres_url: str, 
             own = Client(saver.for_tenant(name) if name else saver, api)
             await fill(own, 1)
             assert len(await own.all(None)) == 3
+            await own.do("label", config(checkpoint_id="1"), "mine")
             (own.saver.claim("thread")).__enter__()._stopped.set()  # type: ignore[attr-defined]
         await saver.aclose()
     assert rows(as_role) == {table: ["thread"] for table in TABLES}
