@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.encoding.langgraph_private import (
     SAFE_TYPES,
     allowed_classes,
     allowed_json,
-    has_own_hook,
+    is_langgraphs,
 )
 from langgraph_checkpoint_custom.encoding.leaves import is_leaf
 from langgraph_checkpoint_custom.encoding.restored import find
@@ -91,7 +91,7 @@ def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> 
     cipher, inner = (
         (None, JsonPlusSerializer(allowed_msgpack_modules=None)) if serde is None else cipher_and_inner(serde)
     )
-    if type(inner) is not JsonPlusSerializer or has_own_hook(inner):
+    if not is_langgraphs(inner):
         raise ConfigError(
             "strict=True works with LangGraph's JsonPlusSerializer, alone or inside an EncryptedSerializer; a "
             f"{type(inner).__name__} creates its objects itself, so restrict them there"

@@ -84,8 +84,9 @@ class Kind(NamedTuple):
             fields, the names of those that were given, or None if all were or if it is not known, and a dict with
             further state, if any.
         lost: What would not come back. If this is not empty, the payload is stored without its class.
-        checked: Whether to call the constructor with the payload of each object, to see whether it accepts it.
         secret: Whether the payload must not be readable in the database.
+        is_direct: Whether each object is the extension of its parts. If not, each is looked at: whether it is an empty
+            secret, and whether its constructor accepts the payload.
     """
 
     code: int
@@ -93,20 +94,24 @@ class Kind(NamedTuple):
     name: str
     payload: Callable[[Any], Any]
     parts: Parts
-    lost: str = ""
-    checked: bool = False
-    secret: bool = False
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether each object is the extension of its parts, without a look at the object before."""
-        return not (self.lost or self.checked or self.secret or self.code in (PLAIN, NUMPY))
+    lost: str
+    secret: bool
+    is_direct: bool
 
 
 def _kind(
-    code: int, module: str, name: str, payload: Callable[[Any], Any], parts: Parts | None = None, **more: Any
+    code: int,
+    module: str,
+    name: str,
+    payload: Callable[[Any], Any],
+    parts: Parts | None = None,
+    *,
+    lost: str = "",
+    checked: bool = False,
+    secret: bool = False,
 ) -> Kind:
-    return Kind(code, module, name, payload, parts or (lambda o, _: (payload(o),)), **more)
+    is_direct = not (lost or checked or secret or code in (PLAIN, NUMPY))
+    return Kind(code, module, name, payload, parts or (lambda o, _: (payload(o),)), lost, secret, is_direct)
 
 
 def kind_of(obj: Any, cls: Any) -> Kind | None:

@@ -8,7 +8,7 @@ Must not know: the rest of this package.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
@@ -26,8 +26,8 @@ __all__ = [
     "allowed_classes",
     "allowed_json",
     "extension_of",
-    "has_own_hook",
     "interrupt_id",
+    "is_langgraphs",
     "restored",
 ]
 
@@ -57,9 +57,12 @@ def allowed_json(serde: JsonPlusSerializer) -> Set[tuple[str, ...]] | Literal[Tr
     return serde._allowed_json_modules
 
 
-def has_own_hook(serde: JsonPlusSerializer) -> bool:
-    """Whether a serializer was given a function that reads extensions. If it goes: nobody can give it one."""
-    return serde._custom_unpack_ext_hook
+def is_langgraphs(serde: object) -> TypeGuard[JsonPlusSerializer]:
+    """Whether a serializer is LangGraph's own, which no function of the application helps to read extensions.
+
+    If it goes: nobody can give it such a function.
+    """
+    return type(serde) is JsonPlusSerializer and not serde._custom_unpack_ext_hook
 
 
 def restored(serde: JsonPlusSerializer, code: int, data: bytes) -> Any:

@@ -125,39 +125,49 @@ def _with(made: Any, attributes: dict[str, Any]) -> Any:
     return made
 
 
-# The packages whose file in `libraries/` was not imported yet, by the first part of a module's name.
-_LIBRARIES = {
-    "numpy": "numpy",
-    "pandas": "pandas",
-    "pydantic": "pydantic",
-    "pydantic_core": "pydantic",
-    "msgspec": "msgspec",
+def _in_file(name: str) -> Iterable[Leaf]:
+    leaves: Iterable[Leaf] = import_module(f"{__package__}.libraries.{name}").LEAVES
+    return leaves
+
+
+# The packages whose leaves were not added yet, by the first part of a module's name.
+_LIBRARIES: dict[str, Callable[[], Iterable[Leaf]]] = {
+    "numpy": partial(_in_file, "numpy"),
+    "pandas": partial(_in_file, "pandas"),
+    "pydantic": partial(_in_file, "pydantic"),
+    "pydantic_core": partial(_in_file, "pydantic"),
+    # Its `Struct` has fields, see `classes.py`.
+    "msgspec": lambda: [called(import_module("msgspec").Raw, SINGLE, "msgspec", bytes)],
 }
 _BY_TYPE: dict[type, Leaf] = {}
-_BY_NAME: dict[tuple[int, str, str], Leaf] = {}
-_CODECS: dict[type, Leaf] = {}
-_CODECS_BY_NAME: dict[tuple[str, str], Leaf] = {}
+_BY_NAME: dict[tuple[int, str, str, str], Leaf] = {}
 
 
 def _add(leaves: Iterable[Leaf]) -> None:
     for leaf in leaves:
-        _BY_TYPE[leaf.cls] = leaf
-        _BY_NAME[leaf.code, leaf.module, leaf.name] = leaf
+        _BY_TYPE.setdefault(leaf.cls, leaf)  # A codec that was registered earlier stays.
+        _BY_NAME[leaf.code, leaf.module, leaf.name, leaf.method] = leaf
 
 
 _add(_STANDARD)
 
 
+def add_codec(leaf: Leaf) -> None:
+    """Store the objects of a type with a codec from now on; what was stored otherwise is read as before."""
+    _BY_TYPE[leaf.cls] = leaf
+    _add([leaf])
+
+
 def _load(library: str) -> None:
-    """Import the file for a package; does nothing if it was imported or if there is none."""
-    if file := _LIBRARIES.get(library):
-        _add(import_module(f"{__name__.rpartition('.')[0]}.libraries.{file}").LEAVES)
+    """Add the leaves of a package; does nothing if they were added or if there are none."""
+    if leaves := _LIBRARIES.get(library):
+        _add(leaves())
         _LIBRARIES.pop(library, None)
 
 
 def leaf_of(cls: type) -> Leaf | None:
     """How objects of exactly this type are stored, if it is a leaf."""
-    if (leaf := _CODECS.get(cls) or _BY_TYPE.get(cls)) is None:
+    if (leaf := _BY_TYPE.get(cls)) is None:
         library = str(cls.__module__).partition(".")[0]
         if library in _LIBRARIES:
             with suppress(ImportError):  # A module of another package has the name.
@@ -166,57 +176,40 @@ def leaf_of(cls: type) -> Leaf | None:
     return leaf
 
 
-def leaf_named(code: int, module: str, name: str) -> Leaf | None:
-    """The leaf with which an object was stored, if it was stored as one; not if that was with a codec.
+def codec_of(cls: type) -> Leaf | None:
+    """The codec that is registered for a type."""
+    leaf = _BY_TYPE.get(cls)
+    return leaf if leaf and leaf.method == CODEC else None
+
+
+def leaf_named(code: int, module: str, name: str, method: str = "") -> Leaf | None:
+    """The leaf with which an object was stored, if it was stored as one.
 
     Raises:
-        UnreadableValue: The package of the type cannot be imported.
+        UnreadableValue: The package of the type cannot be imported, or no codec is registered for it.
     """
-    if (leaf := _BY_NAME.get((code, module, name))) is None:
-        library = module.partition(".")[0]
-        if library in _LIBRARIES:
-            try:
-                _load(library)
-            except ImportError:
-                if code in (METHOD, NUMPY):  # Others may be a class of the application, in a module of that name.
-                    raise UnreadableValue(
-                        f"a {module}.{name} can be read where the package {library} is installed; install it, or read "
-                        "what was stored with on_unreadable='raw'"
-                    ) from None
-            leaf = _BY_NAME.get((code, module, name))
-    return leaf
+    key = code, module, name, method
+    if key in _BY_NAME:
+        return _BY_NAME[key]
+    if method == CODEC:
+        raise UnreadableValue(
+            f"a {module}.{name} was stored with a codec that is not registered in this process; call "
+            f"register_codec({name}, to_bytes, from_bytes) before reading, as where it was stored, or read its bytes "
+            "with on_unreadable='raw'"
+        )
+    library = module.partition(".")[0]
+    if library in _LIBRARIES:
+        try:
+            _load(library)
+        except ImportError:
+            if code in (METHOD, NUMPY):  # Others may be a class of the application, in a module of that name.
+                raise UnreadableValue(
+                    f"a {module}.{name} can be read where the package {library} is installed; install it, or read "
+                    "what was stored with on_unreadable='raw'"
+                ) from None
+    return _BY_NAME.get(key)
 
 
 def is_leaf(module: str, name: str) -> bool:
     """Whether objects of this name are stored as leaves that LangGraph's serializer can create, too."""
     return any(leaf_named(code, module, name) for code in (SINGLE, POSITIONAL, KEYWORDS))
-
-
-# Codecs of the application
-
-
-def add_codec(leaf: Leaf) -> None:
-    """Store the objects of a type with a codec from now on."""
-    _CODECS[leaf.cls] = leaf
-    _CODECS_BY_NAME[leaf.module, leaf.name] = leaf
-
-
-def codec_of(cls: type) -> Leaf | None:
-    """The registered codec of a type."""
-    return _CODECS.get(cls)
-
-
-def codec_named(module: str, name: str) -> Leaf:
-    """The registered codec with which an object was stored.
-
-    Raises:
-        UnreadableValue: None is registered.
-    """
-    try:
-        return _CODECS_BY_NAME[module, name]
-    except KeyError:
-        raise UnreadableValue(
-            f"a {module}.{name} was stored with a codec that is not registered in this process; call "
-            f"register_codec({name}, to_bytes, from_bytes) before reading, as where it was stored, or read its bytes "
-            "with on_unreadable='raw'"
-        ) from None

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import ormsgpack
 import pydantic
@@ -62,6 +62,8 @@ _INSIDE = (
 _OUTSIDE = _INSIDE | ormsgpack.OPT_NON_STR_KEYS
 # The types of dict keys that msgpack supports, besides text.
 _KEYS = frozenset({int, float, bool, type(None), bytes})
+# How a text with lone surrogates becomes bytes.
+_TEXT = ("utf-8", "surrogatepass")
 
 
 class Packer:
@@ -87,7 +89,7 @@ class Packer:
         try:
             return self.pack_at_once(obj)
         except MsgpackEncodeError:
-            converted, other = _with_extensions(obj)
+            converted, other = self._converted(obj)
             if not other:
                 raise
             return self.pack_at_once(converted)
@@ -98,8 +100,8 @@ class Packer:
             if cls is tuple:
                 return Ext(SINGLE, TUPLE + self._inside(cls, list(obj)))
             kind = _KINDS.get(cls)
-            if kind is None:
-                return self._other(obj, cls)
+            if kind is None or not kind.is_direct:
+                return self._other(obj, cls, kind)
             parts = kind.parts(obj, self._storable)
             try:
                 return Ext(kind.code, self._inside(cls, [kind.module, kind.name, *parts]))
@@ -132,18 +134,13 @@ class Packer:
         self._report_loss(type(obj), f"a field cannot be stored as it is ({problem})")
         return Ext(kind.code, data)
 
-    def _other(self, obj: Any, cls: type) -> Any:
+    def _other(self, obj: Any, cls: type, kind: Kind | None) -> Any:
         """Encode an object of a class that was not seen before, or that is not stored as an extension of its parts."""
         if cls is Extension:
             return Ext(obj.code, obj.data)
-        if cls is _BuiltinExtension:
-            return Ext(obj.code, self._inside(cls, ["builtins", obj.name, obj.payload]))
-        if cls is _View:
-            self._report_loss(memoryview, "only its bytes")
-            return bytes(obj.data)
         if cls is DeltaSnapshot:  # It holds the value of a channel, which is not inside an object.
             return Ext(DELTA, self.pack(obj.value))
-        kind = _OTHER_KINDS.get(cls) or kind_of(obj, cls)
+        kind = kind or kind_of(obj, cls)
         if kind is None:  # An exception, a type that only a newer langgraph-checkpoint knows, or an unknown type.
             with suppress(TypeError):
                 return extension_of(obj)
@@ -153,7 +150,9 @@ class Packer:
         if kind.lost:
             self._report_loss(cls, kind.lost)
             return kind.payload(obj)
-        _remember(cls, kind)
+        if len(_KINDS) >= _MOST_KINDS:
+            _KINDS.clear()
+        _KINDS[cls] = kind
         if kind.is_direct:
             return self._object(obj)
         payload, *more = kind.parts(obj, self._storable)
@@ -173,22 +172,52 @@ class Packer:
         inside of that four times.
         """
         if cls in _CONVERTED:
-            converted, _ = _with_extensions(content)
+            converted, _ = self._converted(content)
         else:
             try:
                 data = packb(content, self._default, _INSIDE)
             except MsgpackEncodeError:
-                converted, other = _with_extensions(content)
+                converted, other = self._converted(content)
                 if not other:
                     raise
             else:  # ormsgpack packs a bytearray or memoryview as bytes.
                 # Bytes begin with one of these codes, which text may contain, too.
                 if not ((0xC4 in data or 0xC5 in data or 0xC6 in data) and _has_buffer(content)):
                     return data
-                converted, _ = _with_extensions(content)
+                converted, _ = self._converted(content)
             if cls is not tuple:  # What is in one says nothing of the next one.
                 _CONVERTED.add(cls)
         return packb(converted, self._default, _OUTSIDE)
+
+    def _converted(self, value: Any) -> tuple[Any, bool]:
+        """Replace what msgpack cannot represent: lone surrogates, bytearrays, and dicts with keys of other types.
+
+        Each becomes an extension; a memoryview becomes bytes.
+
+        Returns:
+            The value, and whether something was replaced or a dict has a key that is not text.
+        """
+        kind = type(value)
+        if kind is str:
+            if value.isascii() or is_unicode(value):
+                return value, False
+            return Ext(POSITIONAL, packb(["builtins", "str", [value.encode(*_TEXT), *_TEXT]])), True
+        if kind is bytearray:
+            return Ext(SINGLE, packb(["builtins", "bytearray", bytes(value)])), True
+        if kind is memoryview:
+            self._report_loss(memoryview, "only its bytes")
+            return bytes(value), True
+        if kind is list:
+            found = [self._converted(each) for each in value]
+            return [each for each, _ in found], any(other for _, other in found)
+        if kind is not dict:
+            return value, False
+        pairs = [(*self._converted(key), *self._converted(each)) for key, each in value.items()]
+        if all(type(key) is str or (type(key) in _KEYS and not _is_large(key)) for key, *_ in pairs):
+            other = any(other or type(key) is not str for key, _, _, other in pairs)
+            return {key: each for key, _, each, _ in pairs}, other
+        content = ["builtins", "dict", [[key, each] for key, _, each, _ in pairs]]
+        return Ext(SINGLE, packb(content, self._default, _OUTSIDE)), True
 
     def storable(self, cls: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the attributes of an object that can be stored; it can be restored without the others."""
@@ -218,18 +247,10 @@ class Packer:
             )
 
 
-# How the objects of the classes that were seen are stored: as the extension of their parts, or in another way.
+# How the objects of the classes that were seen are stored.
 _KINDS: dict[type, Kind] = {}
-_OTHER_KINDS: dict[type, Kind] = {}
 _CONVERTED: set[type] = set()
 _MOST_KINDS = 1000  # A program may create classes without end.
-
-
-def _remember(cls: type, kind: Kind) -> None:
-    kinds = _KINDS if kind.is_direct else _OTHER_KINDS
-    if len(kinds) >= _MOST_KINDS:
-        kinds.clear()
-    kinds[cls] = kind
 
 
 def _can_be_made(code: int, cls: type, payload: Any) -> bool:
@@ -255,8 +276,10 @@ _FAILURE: ContextVar[tuple[type[TypeError], str]] = ContextVar("failure", defaul
 
 def cause_of(error: TypeError) -> TypeError:
     """Return why ormsgpack has just raised an error, without the values that may be in its text."""
-    kind, said = _FAILURE.get() if str(error).startswith(_DROPPED) else (TypeError, error_text(error))
-    return kind(said)
+    if str(error).startswith(_DROPPED):
+        kind, said = _FAILURE.get()
+        return kind(said)
+    return (type(error) if isinstance(error, UnstorableValue) else TypeError)(error_text(error))
 
 
 def is_empty(secret: Any) -> bool:
@@ -285,55 +308,6 @@ def error_text(error: BaseException) -> str:
 
 _TOO_DEEP = "it is nested too deeply, or contains itself; store the inner values apart, and ids in place of objects"
 _VALUE_FREE = ("Object of type ", "Integer exceeds 64-bit range", "Dict key must ", _TOO_DEEP)
-
-
-# Values that msgpack cannot represent
-
-
-class _BuiltinExtension(NamedTuple):
-    """A text, bytearray or dict that is stored as an extension."""
-
-    code: int
-    name: str
-    payload: Any
-
-
-class _View(NamedTuple):
-    """A memoryview inside an object."""
-
-    data: memoryview
-
-
-_TEXT = ("utf-8", "surrogatepass")
-
-
-def _with_extensions(value: Any) -> tuple[Any, bool]:
-    """Replace what msgpack cannot represent: lone surrogates, bytearrays, and dicts with keys of other types.
-
-    Each becomes an object that `Packer` writes as an extension; a memoryview becomes one that it writes as bytes.
-
-    Returns:
-        The value, and whether something was replaced or a dict has a key that is not text.
-    """
-    kind = type(value)
-    if kind is str:
-        if value.isascii() or is_unicode(value):
-            return value, False
-        return _BuiltinExtension(POSITIONAL, "str", [value.encode(*_TEXT), *_TEXT]), True
-    if kind is bytearray:
-        return _BuiltinExtension(SINGLE, "bytearray", bytes(value)), True
-    if kind is memoryview:
-        return _View(value), True
-    if kind is list:
-        found = [_with_extensions(each) for each in value]
-        return [each for each, _ in found], any(other for _, other in found)
-    if kind is not dict:
-        return value, False
-    pairs = [(*_with_extensions(key), *_with_extensions(each)) for key, each in value.items()]
-    if all(type(key) is str or (type(key) in _KEYS and not _is_large(key)) for key, *_ in pairs):
-        other = any(other or type(key) is not str for key, _, _, other in pairs)
-        return {key: each for key, _, each, _ in pairs}, other
-    return _BuiltinExtension(SINGLE, "dict", [[key, each] for key, _, each, _ in pairs]), True
 
 
 def _is_large(number: Any) -> bool:
@@ -403,4 +377,3 @@ def register_codec(cls: type[T], to_bytes: Callable[[T], bytes], from_bytes: Cal
 
     add_codec(Leaf(cls, METHOD, cls.__module__, cls.__qualname__, parts, from_bytes, CODEC))
     _KINDS.pop(cls, None)
-    _OTHER_KINDS.pop(cls, None)

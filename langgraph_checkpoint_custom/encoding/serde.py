@@ -54,10 +54,10 @@ from langgraph_checkpoint_custom.encoding.langgraph_private import (
     DeltaSnapshot,
     allowed_classes,
     allowed_json,
-    has_own_hook,
+    is_langgraphs,
     restored,
 )
-from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS, Leaf, codec_named, codec_of, leaf_named
+from langgraph_checkpoint_custom.encoding.leaves import CODEC, PARTS, Leaf, codec_of, leaf_named
 from langgraph_checkpoint_custom.encoding.objects import Packer, cause_of, error_text, is_empty, secret_in_clear
 from langgraph_checkpoint_custom.encoding.restored import changed, find, make, restored_model
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -87,7 +87,7 @@ def exact_serializer(
     Raises:
         ConfigError: The serializer would never use `on_load`.
     """
-    if type(serde) is JsonPlusSerializer and not has_own_hook(serde):
+    if is_langgraphs(serde):
         return ExactSerializer(serde, on_inexact=on_inexact, raw=raw, on_load=on_load, encrypted=encrypted)
     if on_load and not isinstance(serde, ExactSerializer):
         raise ConfigError(
@@ -295,13 +295,11 @@ class ExactSerializer(SerializerProtocol):
         if code != METHOD:
             is_known = load is not None or (module, name) in ALWAYS_ALLOWED
             return None if is_known else leaf_named(code, module, name)
-        if method == CODEC:
-            if load is None:
-                return codec_named(module, name)
-            if leaf := codec_of(load):
-                return leaf
+        leaf = None
+        if load is None and method in (PARTS, CODEC):
+            leaf = leaf_named(code, module, name, method)
+        elif load is not None and method == CODEC and not (leaf := codec_of(load)):
             raise UnreadableValue(f"on_load names {load.__name__} for {module}.{name}, which has no registered codec")
-        leaf = leaf_named(code, module, name) if method == PARTS and load is None else None
         if leaf is None and (module, name, method) not in SAFE_METHODS:
             raise UnreadableValue(f"calling {module}.{name}.{method} is never allowed")
         return leaf

@@ -12,8 +12,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, CorruptCheckpoint, open_saver, register_codec
-from langgraph_checkpoint_custom.encoding import leaves, objects
 from tests.behaviour.helpers import Database, config, get, metadata, put
+from tests.codecs import forget_codecs
 from tests.exactly import same
 from tests.stores import Client, Store
 
@@ -21,11 +21,9 @@ KEY = b"0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
-def _no_codecs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(leaves, "_CODECS", {})
-    monkeypatch.setattr(leaves, "_CODECS_BY_NAME", {})
+def _no_codecs() -> Iterator[None]:
     yield
-    objects._KINDS.clear()
+    forget_codecs()
 
 
 def alike(one: Any, two: Any) -> bool:
@@ -100,7 +98,7 @@ async def test_reading_without_the_codec_names_the_type_and_the_call(store: Stor
     register_codec(Money, money_to_bytes, money_from_bytes)
     with store.open() as saver:
         await put(Client(saver, api), "1", {"mine": {"deep": [Money("1 €")]}})
-    leaves._CODECS_BY_NAME.clear()
+    forget_codecs()
     with store.open() as saver, pytest.raises(CorruptCheckpoint) as raised:
         await Client(saver, api).get_tuple(config())
     for words in ("'mine'", f"{__name__}.Money", "register_codec(Money, to_bytes, from_bytes)", "on_unreadable='raw'"):

@@ -26,10 +26,10 @@ from pydantic import BaseModel, SecretStr
 from pydantic_core import MultiHostUrl, Url
 
 from langgraph_checkpoint_custom import ConfigError, register_codec
-from langgraph_checkpoint_custom.encoding import leaves, objects
 from langgraph_checkpoint_custom.encoding.allowlist import strict_serde
 from langgraph_checkpoint_custom.encoding.extensions import SecretInClear, UnreadableValue, UnstorableValue
 from langgraph_checkpoint_custom.encoding.serde import ExactSerializer, exact_serializer
+from tests.codecs import forget_codecs
 from tests.exactly import same
 
 LANGGRAPH = JsonPlusSerializer()
@@ -181,11 +181,9 @@ VALUES = SAFE | NAMED
 
 
 @pytest.fixture(autouse=True)
-def _no_codecs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(leaves, "_CODECS", {})
-    monkeypatch.setattr(leaves, "_CODECS_BY_NAME", {})
+def _no_codecs() -> Iterator[None]:
     yield
-    objects._KINDS.clear()
+    forget_codecs()
 
 
 def through(value: Any, reader: Any = SERDE) -> Any:
@@ -366,7 +364,7 @@ def test_a_codec_decides_for_exactly_its_class_wherever_an_object_is() -> None:
 def test_a_codec_that_is_not_registered_is_named_and_raw_returns_the_bytes() -> None:
     register_codec(Plain, lambda o: b"bytes", Plain)
     data = SERDE.dumps_typed({"a": [Plain(1)]})
-    leaves._CODECS_BY_NAME.clear()
+    forget_codecs()
     with pytest.raises(UnreadableValue, match=r"tests.core.test_leaves.Plain .* call register_codec\(Plain, to_bytes"):
         SERDE.loads_typed(data)
     assert RAW.loads_typed(data) == {"a": [b"bytes"]}
@@ -380,6 +378,14 @@ def test_a_class_without_and_then_with_a_codec_reads_both() -> None:
     assert [SERDE.loads_typed(each).x for each in (before, after)] == [1, 10]
     register_codec(Plain, lambda o: b"", lambda data: Plain("another"))
     assert SERDE.loads_typed(after).x == "another"
+
+
+@pytest.mark.parametrize("value", [PurePosixPath("a"), io.BytesIO(b"a")], ids=["path", "bytes in memory"])
+def test_a_codec_outranks_the_own_form_of_a_type_and_what_was_stored_in_that_is_read(value: Any) -> None:
+    before = SERDE.dumps_typed(value)
+    register_codec(type(value), lambda o: b"", lambda data: "of the codec")
+    assert through(value, STRICT) == "of the codec"
+    assert same(STRICT.loads_typed(before), value)
 
 
 def test_on_load_can_name_another_class_with_a_codec_or_a_function_of_the_bytes() -> None:
