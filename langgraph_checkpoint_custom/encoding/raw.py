@@ -10,7 +10,8 @@ A value for which that is not so stays bytes.
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from copy import copy
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import ormsgpack
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -95,6 +96,24 @@ def raw_reader(serde: SerializerProtocol) -> SerializerProtocol:
         f"values stored by a {type(serde).__name__} cannot be copied as they are; open the other store with its own "
         "saver and use copy_from"
     )
+
+
+class _Reads(Protocol):
+    serde: SerializerProtocol
+
+
+S = TypeVar("S", bound=_Reads)
+
+
+def without_classes(saver: S) -> S:
+    """Return a copy of a saver that reads values without importing classes or making objects.
+
+    Raises:
+        ConfigError: The format of its serializer is not known.
+    """
+    clone = copy(saver)
+    clone.serde = raw_reader(saver.serde)
+    return clone
 
 
 class Object(NamedTuple):

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
+from langgraph_checkpoint_custom.encoding.raw import without_classes
 from langgraph_checkpoint_custom.engine.operation import Steps, operation, work_out
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, Range, thread_text
@@ -27,7 +28,6 @@ from langgraph_checkpoint_custom.tools.foreign import (
     foreign_of,
 )
 from langgraph_checkpoint_custom.tools.official import PAGE, Locations, Part, Threads, locations_of
-from langgraph_checkpoint_custom.tools.raw import without_classes
 
 # Bytes of a digest. In a thread of a million checkpoints, two are the same with a
 # chance of one in 10 million.

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 
 from langgraph_checkpoint_custom.encoding.objects import pack
-from langgraph_checkpoint_custom.encoding.raw import RawReader
+from langgraph_checkpoint_custom.encoding.raw import RawReader, without_classes
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import matches, wanted
@@ -39,7 +39,6 @@ from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.thread_states import State as ThreadState
 from langgraph_checkpoint_custom.operations.thread_states import failures_of, next_nodes, state_of, threads_in_state
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.raw import without_classes
 from langgraph_checkpoint_custom.tools.states import Channel, channels_of, reason_of, task_nodes
 from langgraph_checkpoint_custom.tools.summary import question_of
 

@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom.encoding.extensions import Extension
-from langgraph_checkpoint_custom.tools.raw import without_classes
+from langgraph_checkpoint_custom.encoding.raw import without_classes
 from tests.behaviour.helpers import (
     LONG,
     CountingSerializer,
