@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
@@ -110,14 +109,6 @@ class Decoder:
 
     def writes(self, rows: Sequence[TupleRow]) -> list[PendingWrite]:
         """Decode the pending writes of this checkpoint."""
-        plain = self._codec.plain
-        try:
-            if plain and {row.type for row in rows} == {MSGPACK}:  # True for nearly all.
-                return [(row.key, row.name, plain(row.value)) for row in rows]  # type: ignore[misc, arg-type]
-        except Exception:  # Any error that an object raises: reading each again raises one with its location.
-            for row in rows:
-                self.write(row)
-            raise
         return [(row.key or "", row.name or "", self.write(row)) for row in rows]
 
     def _stored(self, channel: str, type_: str | None, data: bytes | None) -> TypedBytes:
@@ -162,7 +153,10 @@ class Decoder:
         try:
             document = self._codec.loads(*stored, location_of_checkpoint(*self._location[1:]))
         except Exception as error:  # A serializer may raise anything.
-            self._fail(*self._culprit(error, *stored))
+            inline = self.document_without_objects(*stored)["channel_values"]
+            for channel in inline:  # If one of them cannot be read, the error names it.
+                self.create(channel, inline[channel])
+            self._fail(error, "checkpoint", stored[0])
         return self._whole(document, stored[0])
 
     def document_without_objects(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
@@ -170,7 +164,7 @@ class Decoder:
         stored = self._stored("checkpoint", type_, data)
 
         def read() -> Any:
-            own, plain = self._unsealed(*stored)
+            own, plain = self._codec.unseal(*stored, location_of_checkpoint(*self._location[1:]))
             return unpack_plain(plain) if own == MSGPACK and self._codec.packs else self._codec.decode((own, plain))
 
         return self._whole(self._read("checkpoint", stored[0], read), stored[0])
@@ -180,21 +174,6 @@ class Decoder:
         if not self._codec.packs:
             return value
         return self._read(channel, MSGPACK, partial(self._codec.unpack, pack(value)))
-
-    def _unsealed(self, type_: str, data: bytes) -> TypedBytes:
-        """The serializer's own type and bytes of the document."""
-        return self._codec.unseal(type_, data, location_of_checkpoint(*self._location[1:]))
-
-    def _culprit(self, error: Exception, type_: str, data: bytes) -> tuple[Exception, str, str]:
-        """Find the inline value that cannot be read; if all can, it is the document itself."""
-        with suppress(Exception):  # The document itself cannot be read.
-            for channel, value in unpack_plain(self._unsealed(type_, data)[1])["channel_values"].items():
-                stored = pack(value)
-                try:
-                    self._codec.unpack(stored)
-                except Exception as reason:  # A serializer may raise anything.
-                    return reason, channel, MSGPACK
-        return error, "checkpoint", type_
 
     def _whole(self, document: Any, type_: str) -> dict[str, Any]:
         if not isinstance(document, dict):
