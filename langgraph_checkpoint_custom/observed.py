@@ -65,10 +65,7 @@ OnOperation = Callable[[OperationEvent], None]
 
 
 class ObservedDriver:
-    """A driver that calls `hook` when an operation has ended; an exception of the hook is only logged.
-
-    What is no operation of a run, such as `setup`, is not reported.
-    """
+    """A driver that calls `hook` when an operation has ended; an exception of the hook is only logged."""
 
     def __init__(self, driver: Driver, database: str, hook: OnOperation) -> None:
         self._driver = driver
@@ -99,34 +96,29 @@ class ObservedDriver:
 
     @contextmanager
     def _reported(self, op: Operation[T]) -> Iterator[Operation[T]]:
-        counts, started = _Counts(), time.perf_counter()
-        error = None
+        """Yield the operation to run, which counts what it does, and report it after that."""
+        counts, started, error = _Counts(), time.perf_counter(), None
         try:
-            yield counts.counting(op)
+            yield replace(op, start=lambda: counts.steps(op))
         except BaseException as raised:
             error = type(raised).__name__
             raise
         finally:
-            self._report(op, counts, time.perf_counter() - started, error)
-
-    def _report(self, op: Operation[Any], counts: _Counts, seconds: float, error: str | None) -> None:
-        thread_id, checkpoint_ns = _location_of(op)
-        event = OperationEvent(
-            op.name,
-            self._database,
-            seconds,
-            counts.round_trips,
-            counts.rows,
-            counts.bytes,
-            max(0, counts.attempts - 1),
-            thread_id,
-            checkpoint_ns,
-            error,
-        )
-        try:
-            self._hook(event)
-        except Exception:  # The user's code; it must not make a successful operation fail.
-            _LOG.exception("on_operation failed")
+            event = OperationEvent(
+                op.name,
+                self._database,
+                time.perf_counter() - started,
+                counts.round_trips,
+                counts.rows,
+                counts.bytes,
+                max(0, counts.attempts - 1),
+                *_location_of(op),
+                error,
+            )
+            try:
+                self._hook(event)
+            except Exception:  # The user's code; it must not make a successful operation fail.
+                _LOG.exception("on_operation failed")
 
 
 class _Counts:
@@ -138,11 +130,8 @@ class _Counts:
         self.rows = 0
         self.bytes = 0
 
-    def counting(self, op: Operation[T]) -> Operation[T]:
-        """Return the same operation, which also counts what it does here."""
-        return replace(op, start=lambda: self._steps(op))
-
-    def _steps(self, op: Operation[T]) -> Steps[T]:
+    def steps(self, op: Operation[T]) -> Steps[T]:
+        """Make an attempt, and count it and what it does."""
         self.attempts += 1
         return through(op.start(), self._counted)
 

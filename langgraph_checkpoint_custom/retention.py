@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
+import sys
 import threading
 import time
 import weakref
@@ -19,16 +21,15 @@ from functools import partial
 from random import shuffle
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Operation, follow
+from langgraph_checkpoint_custom.engine.operation import Driver, Operation, follow
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, flag
-from langgraph_checkpoint_custom.model.records import ThreadPage
+from langgraph_checkpoint_custom.model.records import ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.delete import give_back_pages
 from langgraph_checkpoint_custom.operations.labels import labels_of_thread
-from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, threads_page
+from langgraph_checkpoint_custom.operations.list_threads import ThreadsReply, dialects_of_tenants, threads_page
 from langgraph_checkpoint_custom.operations.sizes import Counted, sizes_of_threads
 from langgraph_checkpoint_custom.operations.sweep import (
     BEFORE_ALL,
@@ -103,33 +104,29 @@ class Retention:
     every: float = 3600.0
 
     def __post_init__(self) -> None:
-        if self.older_than is not None and not _is_more(self.older_than, timedelta(), timedelta):
-            days = "such as timedelta(days=30)"
-            raise ConfigError(f"older_than must be a positive timedelta, {days}, not {self.older_than!r}")
-        if self.keep_last is not None and not _is_more(self.keep_last, 0, int):
-            raise ConfigError(
-                f"keep_last must be an int of 1 or more, not {self.keep_last!r}; the newest checkpoint always stays"
-            )
-        if self.max_bytes is not None and not _is_more(self.max_bytes, -1, int):
-            raise ConfigError(f"max_bytes must be an int of 0 or more, not {self.max_bytes!r}")
+        for name, (kinds, least, most, what) in _LIMITS.items():
+            value = getattr(self, name)
+            if value is None and name not in ("pause", "every"):
+                continue
+            if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
+                raise ConfigError(f"{name} must be {what}, not {value!r}")
         wanted(self.filter)
         flag("keep_waiting", self.keep_waiting)
-        if self.max_threads is not None and not _is_more(self.max_threads, 0, int):
-            raise ConfigError(f"max_threads must be an int of 1 or more, not {self.max_threads!r}")
-        if self.max_seconds is not None and not _is_more(self.max_seconds, 0, (int, float)):
-            raise ConfigError(f"max_seconds must be more than 0, not {self.max_seconds!r}")
         if self.max_bytes is not None and not (self.max_threads is None and self.max_seconds is None):
             raise ConfigError("max_bytes reads all threads: leave out max_threads and max_seconds")
-        if not _is_more(self.pause, -1, (int, float)) or not 0 <= self.pause <= threading.TIMEOUT_MAX:
-            raise ConfigError(f"pause must be a number of seconds, 0 or more, not {self.pause!r}")
-        if not _is_more(self.every, 0, (int, float)) or self.every > threading.TIMEOUT_MAX:
-            raise ConfigError(
-                f"every must be more than 0 seconds, and at most {threading.TIMEOUT_MAX:.0f}, not {self.every!r}"
-            )
 
 
-def _is_more(value: Any, than: Any, kind: Any) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool) and bool(value > than)
+# The types of a value, the least and the most that it may be, and what it must be in words.
+_LONGEST = threading.TIMEOUT_MAX
+_LIMITS: Mapping[str, tuple[Any, Any, Any, str]] = {
+    "older_than": (timedelta, timedelta.resolution, timedelta.max, "a positive timedelta, such as timedelta(days=30)"),
+    "keep_last": (int, 1, math.inf, "an int of 1 or more, as the newest checkpoint always stays"),
+    "max_bytes": (int, 0, math.inf, "an int of 0 or more"),
+    "max_threads": (int, 1, math.inf, "an int of 1 or more"),
+    "max_seconds": ((int, float), sys.float_info.min, math.inf, "more than 0 seconds"),
+    "pause": ((int, float), 0, _LONGEST, f"0 to {_LONGEST:.0f} seconds"),
+    "every": ((int, float), sys.float_info.min, _LONGEST, f"more than 0 seconds, and at most {_LONGEST:.0f}"),
+}
 
 
 @dataclass
@@ -194,22 +191,22 @@ def sweep_operations(
             f"what to keep must be a Retention(…), such as Retention(keep_last=3), not a {type(keep).__name__}"
         )
     flag("dry_run", dry_run)
-    all_of_them, limits = Swept(), _Limits(keep, writes=not dry_run)
+    all_of_them, limits = Swept(), _Limits(keep, shares=d.one_writer and not dry_run)
     dialects = yield from dialects_of_tenants(d, tenants)
     if limits.are_set:  # Else the first ones might take all, each time.
         shuffle(dialects)
     for each in dialects:
         all_of_them.add((yield from _sweep(each, codec, keep, limits, now.timestamp(), dry_run=dry_run)))
     while not dry_run and (yield give_back_pages(d)):
-        yield from limits.rest(d)
+        yield from limits.rest()
     return all_of_them
 
 
 class _Limits:
-    """How many more threads a sweep visits, until when, and when it waits."""
+    """How many more threads a sweep visits, until when, and when it waits; it `shares` the file with other writers."""
 
-    def __init__(self, keep: Retention, *, writes: bool) -> None:
-        self._writes = writes
+    def __init__(self, keep: Retention, *, shares: bool) -> None:
+        self._shares = shares
         self._threads, self._pause = keep.max_threads, keep.pause
         self._end = None if keep.max_seconds is None else time.monotonic() + keep.max_seconds
         self.are_set = self._threads is not None or self._end is not None
@@ -223,19 +220,35 @@ class _Limits:
             self._threads -= 1
         return True
 
-    def rest(self, d: SqlDialect) -> Operations[None]:
+    def rest(self) -> Operations[None]:
         """Leave the file to other writers if the sweep has had it for a while."""
         worked = time.monotonic() - self._works_since
-        if d.one_writer and self._writes and worked > WORK:
+        if self._shares and worked > WORK:
             yield Pause(worked / 2)
             self._works_since = time.monotonic()
 
-    def pause(self, d: SqlDialect) -> Operations[None]:
+    def pause(self) -> Operations[None]:
         """Wait after a page of threads."""
         if self._pause:
             yield Pause(self._pause)
             self._works_since = time.monotonic()  # It has left the file to others.
-        yield from self.rest(d)
+        yield from self.rest()
+
+    def pages(
+        self,
+        read: Callable[[T], Operation[Any]],
+        starts: Iterable[T],
+        visit: Callable[[Sequence[Any]], Operations[bool]],
+    ) -> Operations[None]:
+        """Read page after page of threads, from each of these starts, and visit them until `visit` returns False."""
+        for start in starts:
+            at: T | None = start
+            while at is not None:
+                threads, at, *_ = yield read(at)
+                if not (yield from visit(threads)):
+                    return
+                if at is not None:
+                    yield from self.pause()
 
 
 def _policy(keep: Retention) -> Policy:
@@ -265,7 +278,7 @@ def _sweep(
                 return False
             outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
             swept.add(Swept(*outcome))
-            yield from limits.rest(d)
+            yield from limits.rest()
             if dry_run and outcome.deleted:
                 swept.would_delete.append((d.tenant, thread_id))
         if dry_run:
@@ -274,13 +287,11 @@ def _sweep(
 
     armed = None if dry_run else (yield from _arm(d, digest, last, begun, keep, limits))
     if dry_run and last is None:  # A sweep would arm all threads first.
-        yield from _pages(partial(ids_page, d), d.ranges(), partial(limits.pause, d), visit)
+        yield from limits.pages(partial(ids_page, d), d.ranges(), visit)
     else:
-        yield from _pages(partial(due_page, d, begun), [BEFORE_ALL], partial(limits.pause, d), visit)
+        yield from limits.pages(partial(due_page, d, begun), [BEFORE_ALL], visit)
     if dry_run and last is not None and keep.keep_last is not None and swept.complete:
-        yield from _pages(
-            partial(grown_page, d), [grown_since(last.started_at, begun)], partial(limits.pause, d), visit
-        )
+        yield from limits.pages(partial(grown_page, d), [grown_since(last.started_at, begun)], visit)
     if keep.max_bytes is not None:
         swept.threads = swept.deleted_threads
         yield from _limit_bytes(d, codec, keep, keep.max_bytes, swept, limits, dry_run=dry_run)
@@ -308,32 +319,14 @@ def _arm(
     if last is None:
         yield begin_policy(d, digest)
     elif keep.keep_last is not None:
-        since = grown_since(last.started_at, begun)
-        yield from _pages(partial(grown_page, d), [since], partial(limits.pause, d), hasten)
+        yield from limits.pages(partial(grown_page, d), [grown_since(last.started_at, begun)], hasten)
     armed_at = 0.0 if last is None else last.armed_at
     if armed_at + WEEK <= begun:
-        yield from _pages(partial(ids_page, d), d.ranges(), partial(limits.pause, d), arm)
+        yield from limits.pages(partial(ids_page, d), d.ranges(), arm)
         armed_at = begun
     armed = LastSweep(digest, armed_at, begun, None)
     yield note_sweep(d, armed)
     return armed
-
-
-def _pages(
-    read: Callable[[T], Operation[tuple[Sequence[str], T | None]]],
-    starts: Iterable[T],
-    pause: Callable[[], Operations[None]],
-    visit: Callable[[Sequence[str]], Operations[bool]],
-) -> Operations[None]:
-    """Read page after page of threads, from each of these starts, and visit them until `visit` returns False."""
-    for start in starts:
-        at: T | None = start
-        while at is not None:
-            thread_ids, at = yield read(at)
-            if not (yield from visit(thread_ids)):
-                return
-            if at is not None:
-                yield from pause()
 
 
 def _limit_bytes(
@@ -341,10 +334,12 @@ def _limit_bytes(
 ) -> Operations[None]:
     """Delete the threads that do not fit, of all that match."""
     gone = {thread_id for _, thread_id in swept.would_delete}
-    page: ThreadPage | None = ThreadPage(AFTER_ALL, "", (), PAGE)
-    while page is not None:
-        reply = yield threads_page(d, codec, page, wanted(keep.filter), even_unreadable=True)
-        thread_ids = [record.thread_id for record in reply.threads if record.thread_id not in gone]
+
+    def read(page: ThreadPage) -> Operation[ThreadsReply]:
+        return threads_page(d, codec, page, wanted(keep.filter), even_unreadable=True)
+
+    def visit(records: Sequence[ThreadRecord]) -> Operations[bool]:
+        thread_ids = [record.thread_id for record in records if record.thread_id not in gone]
         sizes: Mapping[str, Counted] = yield sizes_of_threads(d, thread_ids)
         for thread_id, (size, _) in sizes.items():
             room = max_bytes - swept.kept_bytes
@@ -361,10 +356,10 @@ def _limit_bytes(
                 swept.add(Swept(0, 1, size.checkpoints, size.bytes))
                 if dry_run:
                     swept.would_delete.append((d.tenant, thread_id))
-            yield from limits.rest(d)
-        page = reply.after
-        if page is not None:
-            yield from limits.pause(d)
+            yield from limits.rest()
+        return True
+
+    yield from limits.pages(read, [ThreadPage(AFTER_ALL, "", (), PAGE)], visit)
 
 
 def now() -> datetime:
@@ -380,7 +375,7 @@ class HasBackend(Protocol):
     """The saver that is swept."""
 
     @property
-    def backend(self) -> Backend: ...
+    def backend(self) -> tuple[SqlDialect, Driver, ValueCodec]: ...
 
 
 class Sweeper:
@@ -410,7 +405,7 @@ class Sweeper:
             if saver is None:
                 return
             try:
-                self._sweep(saver.backend)
+                self._sweep(*saver.backend)
             except ThreadBusy:
                 continue  # Another process sweeps.
             except CheckpointError as error:
@@ -419,8 +414,7 @@ class Sweeper:
             finally:
                 del saver
 
-    def _sweep(self, backend: Backend) -> None:
-        d, driver, codec = backend
+    def _sweep(self, d: SqlDialect, driver: Driver, codec: ValueCodec) -> None:
         token = secrets.token_hex(16)
         ttl_seconds = max(SWEEPER_TTL, self._keep.every / 2) + self._keep.pause
         driver.run(take_claim(d, _SWEEPER, token, "sweep", ttl_seconds))
