@@ -1,4 +1,4 @@
-"""What a saver does as an object: setting up, opening and closing, copies, tenants.
+"""What a saver does as an object: how its methods run operations, setting up, opening and closing, copies, tenants.
 
 This module contains no SQL and opens no connection.
 """
@@ -6,26 +6,49 @@ This module contains no SQL and opens no connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.engine.operation import Driver
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
+from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import tenant_text
-from langgraph_checkpoint_custom.operations.schema import make_searchable, missing_searchable
-from langgraph_checkpoint_custom.pairs import shared_docstrings
-from langgraph_checkpoint_custom.retention import Sweeper
+from langgraph_checkpoint_custom.model.pages import AnyPage, next_page
+from langgraph_checkpoint_custom.operations.schema import make_searchable, missing_searchable, setup
+from langgraph_checkpoint_custom.pairs import awaited, shared_docstrings
+from langgraph_checkpoint_custom.retention import Operations, Sweeper, aperform, perform
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 
+T = TypeVar("T")
+
+
+class Backend(NamedTuple):
+    """The parts of a saver, with its tenant and its serializer.
+
+    Whatever is built on a saver (tools, adapters, the command line) makes operations with `dialect` and `values`, and
+    runs them with `driver`.
+
+    Attributes:
+        dialect: The statements of the database.
+        driver: The connections to it.
+        values: The encoding of values.
+    """
+
+    dialect: SqlDialect
+    driver: Driver
+    values: ValueCodec
+
 
 @shared_docstrings
-class Lifecycle:
+class Lifecycle(ABC):
     """What every saver does as an object, apart from its methods about checkpoints."""
 
     serde: SerializerProtocol
@@ -35,6 +58,15 @@ class Lifecycle:
     _is_of_tenant = False
     _given: Any = None
     _database = ""
+
+    @property
+    @abstractmethod
+    def _codec(self) -> ValueCodec: ...
+
+    @property
+    def backend(self) -> Backend:
+        """What operations run on, for what is built on a saver."""
+        return Backend(self._dialect, self._driver, self._codec)
 
     @property
     def conn(self) -> Any:
@@ -54,6 +86,37 @@ class Lifecycle:
         """Return the class and the database, without its password."""
         tenant = f", tenant {self._dialect.tenant!r}" if self._dialect.tenant else ""
         return f"<{type(self).__name__} of {self._database or self._dialect.location}{tenant}>"
+
+    # Running operations
+
+    def _run(self, what: Operation[T] | Operations[T]) -> T:
+        """Run an operation, or several of which each is requested after the one before it."""
+        if isinstance(what, Operation):
+            return self._driver.run(what)
+        return follow(what, partial(perform, self._driver.run))
+
+    async def _arun(self, what: Operation[T] | Operations[T]) -> T:
+        if isinstance(what, Operation):
+            return await self._driver.arun(what)
+        return await afollow(what, partial(aperform, self._driver.arun))
+
+    def _pages(
+        self, read: Callable[[AnyPage], Operation[Any]], page: AnyPage | None, limit: int | None, most: int
+    ) -> Iterator[Any]:
+        """Return what is on a page and on those after it; between two pages, nothing is held."""
+        while page is not None:
+            found, after, *_ = self._driver.run(read(page))
+            yield from found[:limit]
+            page, limit = next_page(after, len(found), limit, most)
+
+    async def _apages(
+        self, read: Callable[[AnyPage], Operation[Any]], page: AnyPage | None, limit: int | None, most: int
+    ) -> AsyncIterator[Any]:
+        while page is not None:
+            found, after, *_ = await self._driver.arun(read(page))
+            for each in found[:limit]:
+                yield each
+            page, limit = next_page(after, len(found), limit, most)
 
     # Copying
 
@@ -104,15 +167,17 @@ class Lifecycle:
             SchemaTooNew: A newer version of this package has created the tables.
             SchemaForeign: The database has a `checkpoints` table of another program.
         """
-        keys = searchable_keys(searchable)
-        self._driver.setup()
-        self._index(keys)
+        return self._run(self._setup(searchable))
 
-    async def asetup(self, *, searchable: Sequence[str] = ()) -> None:
-        """Async version of `setup`."""
-        keys = searchable_keys(searchable)
-        await self._driver.asetup()
-        await self._aindex(keys)
+    asetup = awaited(setup)
+
+    def _setup(self, searchable: Sequence[str], distribute: str | None = None) -> Operations[None]:
+        keys, d = searchable_keys(searchable), self._dialect.for_tenant("")
+        if distribute not in (None, "citus"):
+            raise ConfigError(f'distribute must be "citus" or None, not {distribute!r}')
+        yield setup(d, distribute)
+        if missing := (yield missing_searchable(d, keys)):
+            yield make_searchable(d, missing)
 
     def close(self) -> None:
         """Close what this saver opened; you cannot use it afterwards.
@@ -142,14 +207,6 @@ class Lifecycle:
             and of those that are idle.
         """
         return self._driver.stats()
-
-    def _index(self, keys: Sequence[str]) -> None:
-        if missing := self._driver.run(missing_searchable(self._dialect, keys)):
-            self._driver.run(make_searchable(self._dialect, missing))
-
-    async def _aindex(self, keys: Sequence[str]) -> None:
-        if missing := await self._driver.arun(missing_searchable(self._dialect, keys)):
-            await self._driver.arun(make_searchable(self._dialect, missing))
 
     # Tenants
 

@@ -10,16 +10,14 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self, Unpack
 
 from langgraph_checkpoint_custom.drivers.sqlite_callers import is_connection
-from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import text
-from langgraph_checkpoint_custom.operations.schema import check_schema, setup
+from langgraph_checkpoint_custom.operations.schema import check_schema
 from langgraph_checkpoint_custom.options import PostgresOptions, SaverOptions, check_options
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
-from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 
 try:
     from psycopg import AsyncPipeline, Pipeline
@@ -111,12 +109,9 @@ class PostgresSaver(CheckpointSaver):
             connect_timeout=connect_timeout,
         )
         dialect = PostgresDialect(schema)
-        driver = PostgresDriver(
-            connections, sessions, check=check_schema(dialect), setup=setup(dialect), read_only=read_only
-        )
+        driver = PostgresDriver(connections, sessions, check=check_schema(dialect), read_only=read_only)
         super().__init__(dialect, driver, serde=serde, **options)
         self._given = None if isinstance(conn, str) or callable(conn) else conn
-        self._postgres = dialect, driver
         self._database = f"{_name_of(conn)}, {dialect.location}"
 
     def setup(
@@ -141,9 +136,7 @@ class PostgresSaver(CheckpointSaver):
             SchemaTooNew: A newer version of this package has created the tables.
             SchemaForeign: The schema has a `checkpoints` table of another program.
         """
-        keys = searchable_keys(searchable)
-        self._postgres[1].setup(self._setup_of(distribute))
-        self._index(keys)
+        self._run(self._setup(searchable, distribute))
 
     async def asetup(
         self,
@@ -152,14 +145,7 @@ class PostgresSaver(CheckpointSaver):
         searchable: Sequence[str] = (),
     ) -> None:
         """Async version of `setup`."""
-        keys = searchable_keys(searchable)
-        await self._postgres[1].asetup(self._setup_of(distribute))
-        await self._aindex(keys)
-
-    def _setup_of(self, distribute: str | None) -> Operation[None]:
-        if distribute not in (None, "citus"):
-            raise ConfigError(f'distribute must be "citus" or None, not {distribute!r}')
-        return setup(self._postgres[0], distribute)
+        await self._arun(self._setup(searchable, distribute))
 
     @classmethod
     def from_conn_string(

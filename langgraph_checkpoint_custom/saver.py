@@ -27,7 +27,6 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.blob_cache import BlobCache
 from langgraph_checkpoint_custom.encoding.allowlist import Allowed, strict_serde
 from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
@@ -36,7 +35,7 @@ from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.encoding.metadata import check_excluded, merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import run_of
 from langgraph_checkpoint_custom.encoding.serde import OnInexact, OnLoad, OnUnreadable
-from langgraph_checkpoint_custom.encoding.values import ValueCodec, ciphers_of
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     Driver,
@@ -46,7 +45,6 @@ from langgraph_checkpoint_custom.engine.operation import (
     work_out,
 )
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.lifecycle import Lifecycle
 from langgraph_checkpoint_custom.model.filter import Condition, wanted
 from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
@@ -82,7 +80,7 @@ from langgraph_checkpoint_custom.operations.read import (
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.operations.writers import ConcurrentWriters, Scope, must_be_newest, note_read
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
-from langgraph_checkpoint_custom.pairs import shared_docstrings
+from langgraph_checkpoint_custom.pairs import awaited, shared_docstrings
 from langgraph_checkpoint_custom.retention import Operations, Retention, Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.threads import ThreadMethods
@@ -102,7 +100,7 @@ PLAINTEXT_METADATA = ("source", "step", "run_id")
 
 
 @shared_docstrings
-class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
+class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     """The methods of every saver. To create a saver, use `SqliteSaver` or `PostgresSaver`.
 
     Every method has a sync and an async version. You can call both from any OS thread and any event loop. Shallow
@@ -195,26 +193,22 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         if on_operation:
             self._driver = cast("Driver", ObservedDriver(driver, dialect.system, on_operation))
         self._blob_cache = BlobCache(chunk_cache_bytes)
-        self._earlier = ciphers_of(previous_serdes)
-        self._clear = (*PLAINTEXT_METADATA, *plaintext_metadata)
-        self._excluded = tuple(exclude_metadata)
-        self._on_unreadable = on_unreadable
-        self._on_inexact: OnInexact = on_inexact
-        self._on_load = dict(on_load or {})
-        self._compress = dialect.compresses if compress is None else compress
-        self._values: ValueCodec | None = None
+        self._make_codec = partial(
+            ValueCodec,
+            previous=tuple(previous_serdes),
+            clear=(*PLAINTEXT_METADATA, *plaintext_metadata),
+            excluded=exclude_metadata,
+            compress=dialect.compresses if compress is None else compress,
+            raw=on_unreadable == "raw",
+            on_inexact=on_inexact,
+            on_load=dict(on_load or {}),
+        )
+        self._values = self._make_codec(self.serde)
         self._sweeper = Sweeper(self, retention) if retention else None
         self._sweeps = bool(retention)
         self._said = set()
         self._concurrent_writers = concurrent_writers
         self._number = next(_NUMBERS)
-        if on_load:
-            _ = self._codec  # Raises ConfigError if the serializer would not use `on_load`.
-
-    @property
-    def backend(self) -> Backend:
-        """What operations run on, for what is built on a saver."""
-        return Backend(self._dialect, self._driver, self._codec)
 
     # Writing
 
@@ -465,11 +459,9 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.delete_thread.
         """
-        self._driver.run(delete_thread(self._dialect, thread_text(thread_id)))
+        return self._run(delete_thread(self._dialect, thread_text(thread_id)))
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Async version of `delete_thread`."""
-        await self._driver.arun(delete_thread(self._dialect, thread_text(thread_id)))
+    adelete_thread = awaited(delete_thread)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints and writes of runs, in all threads.
@@ -482,11 +474,9 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.delete_for_runs.
         """
-        self._run(self._delete_for_runs(run_ids))
+        return self._run(self._delete_for_runs(run_ids))
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Async version of `delete_for_runs`."""
-        await self._arun(self._delete_for_runs(run_ids))
+    adelete_for_runs = awaited(delete_for_runs)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with its whole history to another id, inside the database.
@@ -501,11 +491,9 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.copy_thread.
         """
-        self._driver.run(self._copy(source_thread_id, target_thread_id))
+        return self._run(self._copy(source_thread_id, target_thread_id))
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Async version of `copy_thread`."""
-        await self._driver.arun(self._copy(source_thread_id, target_thread_id))
+    acopy_thread = awaited(copy_thread)
 
     def prune(  # type: ignore[override]  # Type checkers find a misspelled strategy.
         self, thread_ids: Sequence[str], *, strategy: Strategy = "keep_latest"
@@ -563,17 +551,8 @@ class CheckpointSaver(Lifecycle, ThreadMethods, BaseCheckpointSaver[str]):
     def _codec(self) -> ValueCodec:
         """Stores and restores values; a new one is made if `serde` has changed since the last call."""
         values = self._values
-        if values is None or values.serde is not self.serde:
-            values = self._values = ValueCodec(
-                self.serde,
-                earlier=self._earlier,
-                clear=self._clear,
-                excluded=self._excluded,
-                compress=self._compress,
-                raw=self._on_unreadable == "raw",
-                on_inexact=self._on_inexact,
-                on_load=self._on_load,
-            )
+        if values.serde is not self.serde:
+            values = self._values = self._make_codec(self.serde)
         return values
 
     def _encode(

@@ -8,19 +8,18 @@ module contains no SQL and opens no connection.
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from functools import partial
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
+from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
+from langgraph_checkpoint_custom.lifecycle import Lifecycle
 from langgraph_checkpoint_custom.model.filter import Condition, wanted
 from langgraph_checkpoint_custom.model.id_times import ids_between
 from langgraph_checkpoint_custom.model.keys import (
@@ -37,7 +36,7 @@ from langgraph_checkpoint_custom.model.keys import (
     thread_text,
 )
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
-from langgraph_checkpoint_custom.model.pages import AnyPage, asked_page, next_page
+from langgraph_checkpoint_custom.model.pages import asked_page
 from langgraph_checkpoint_custom.model.records import (
     RECORDS,
     CheckpointRecord,
@@ -69,33 +68,22 @@ from langgraph_checkpoint_custom.retention import (
     Operations,
     Retention,
     Swept,
-    aperform,
     now,
-    perform,
     sweep_operations,
 )
-from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-
-T = TypeVar("T")
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 
 @shared_docstrings
-class ThreadMethods(ABC):
+class ThreadMethods(Lifecycle):
     """The methods of `CheckpointSaver` that LangGraph does not define."""
 
-    _dialect: SqlDialect
-    _driver: Driver
     _is_behind_server = False
     _sweeps = False
     """Whether the saver has a retention."""
     _said: set[str]
     """What was logged once, by this saver or a copy of it."""
-
-    @property
-    @abstractmethod
-    def _codec(self) -> ValueCodec: ...
 
     @abstractmethod
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None: ...
@@ -519,37 +507,6 @@ class ThreadMethods(ABC):
         return self._run(reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants))
 
     areencrypt = awaited(reencrypt)
-
-    # Shared by the methods
-
-    def _run(self, what: Operation[T] | Operations[T]) -> T:
-        """Run an operation, or several of which each is requested after the one before it."""
-        if isinstance(what, Operation):
-            return self._driver.run(what)
-        return follow(what, partial(perform, self._driver.run))
-
-    async def _arun(self, what: Operation[T] | Operations[T]) -> T:
-        if isinstance(what, Operation):
-            return await self._driver.arun(what)
-        return await afollow(what, partial(aperform, self._driver.arun))
-
-    def _pages(
-        self, read: Callable[[AnyPage], Operation[Any]], page: AnyPage | None, limit: int | None, most: int
-    ) -> Iterator[Any]:
-        """Return what is on a page and on those after it; between two pages, nothing is held."""
-        while page is not None:
-            found, after, *_ = self._driver.run(read(page))
-            yield from found[:limit]
-            page, limit = next_page(after, len(found), limit, most)
-
-    async def _apages(
-        self, read: Callable[[AnyPage], Operation[Any]], page: AnyPage | None, limit: int | None, most: int
-    ) -> AsyncIterator[Any]:
-        while page is not None:
-            found, after, *_ = await self._driver.arun(read(page))
-            for each in found[:limit]:
-                yield each
-            page, limit = next_page(after, len(found), limit, most)
 
 
 def _first_threads(

@@ -80,7 +80,6 @@ class PostgresDriver:
         connections: The source of the connections.
         sessions: What is known of their sessions.
         check: The operation that checks whether the tables are current; it runs once, before the first other operation.
-        setup: The operation that creates or migrates the tables.
         read_only: Whether to refuse everything that is not a read; the database refuses it, too.
     """
 
@@ -90,13 +89,11 @@ class PostgresDriver:
         sessions: Sessions,
         *,
         check: Operation[None],
-        setup: Operation[None],
         read_only: bool = False,
     ) -> None:
         self._connections = connections
         self._sessions = sessions
         self._check = check
-        self._setup = setup
         self._read_only = read_only
         self._retry = RetryPolicy()
         self._is_pooled = connections.replaceable
@@ -199,14 +196,6 @@ class PostgresDriver:
         if self._connections.loop:
             return on_loop(self._connections.loop(), lambda: self._retrying(op, is_async=True))
         return at_once(self._retrying(op, is_async=False))
-
-    def setup(self, op: Operation[None] | None = None) -> None:
-        """Create or migrate the tables; `op` replaces the usual operation for that."""
-        self.run(op or self._setup)
-
-    async def asetup(self, op: Operation[None] | None = None) -> None:
-        """Async version of `setup`."""
-        await self.arun(op or self._setup)
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""

@@ -64,16 +64,6 @@ class SqliteDriver:
         self._start_workers()
         self._connections.after_fork()
 
-    def setup(self) -> None:
-        """Create or migrate the tables now; otherwise the first operation does."""
-        if self._read_only:
-            raise read_only_error("setup")
-        self._connections.writing("setup", time.monotonic(), lambda writer: None)
-
-    async def asetup(self) -> None:
-        """Async version of `setup`."""
-        await run_aside(self._readers, self.setup)
-
     def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Send one statement and return its rows."""
         if form.access in READS:

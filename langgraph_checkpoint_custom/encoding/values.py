@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -62,40 +62,13 @@ TypedBytes = tuple[str, bytes]
 """The type and bytes of a value, as in its row or still unsealed."""
 
 
-class Ciphers(NamedTuple):
-    """The earlier keys of rows: ciphers to try in this order, and whether a row may be unencrypted."""
-
-    known: Sequence[CipherProtocol]
-    plain: bool
-
-
-NO_CIPHERS = Ciphers((), False)
-
-
-def ciphers_of(serdes: Sequence[SerializerProtocol]) -> Ciphers:
-    """Return the ciphers of `previous_serdes`, and whether rows may be unencrypted.
-
-    Raises:
-        ConfigError: One of them is neither a `JsonPlusSerializer` nor an `EncryptedSerializer` around one.
-    """
-    ciphers = []
-    for serde in serdes:
-        cipher, inner = cipher_and_inner(serde)
-        if not isinstance(inner, JsonPlusSerializer):
-            raise ConfigError(
-                "previous_serdes must contain EncryptedSerializers with earlier keys, or a JsonPlusSerializer if rows "
-                f"may be unencrypted, not a {type(serde).__name__}"
-            )
-        ciphers.append(cipher)
-    return Ciphers([cipher for cipher in ciphers if cipher], None in ciphers)
-
-
 class ValueCodec:
     """Encodes and seals values for their rows, and unseals and decodes them.
 
     Args:
         serde: The serializer; an `EncryptedSerializer` encrypts the bytes of its inner one.
-        earlier: Further ciphers with which the rows to read may be encrypted.
+        previous: `EncryptedSerializer`s with earlier keys of the rows, and a `JsonPlusSerializer` if some rows may be
+            unencrypted.
         clear: Metadata keys that stay readable in the database although the serializer encrypts.
         excluded: Metadata keys that are not stored.
         compress: Whether to compress values that are large and not encrypted.
@@ -104,14 +77,14 @@ class ValueCodec:
         on_load: Replacements for stored objects, by the full name of their class.
 
     Raises:
-        ConfigError: The serializer would never use `on_load`.
+        ConfigError: The serializer would never use `on_load`, or one of `previous` is of another class.
     """
 
     def __init__(
         self,
         serde: SerializerProtocol,
         *,
-        earlier: Ciphers = NO_CIPHERS,
+        previous: Sequence[SerializerProtocol] = (),
         clear: Collection[str] = (),
         excluded: Collection[str] = (),
         compress: bool = True,
@@ -125,14 +98,15 @@ class ValueCodec:
         self._given = inner
         encrypted = self.cipher is not None
         self._serde = exact_serializer(inner, on_inexact=on_inexact, raw=raw, on_load=on_load, encrypted=encrypted)
-        self._earlier = earlier
         self.clear = clear
         self.excluded = frozenset(excluded)
         self._compress = compress
         self.seals_from = 0 if self.cipher else COMPRESS_FROM if compress else math.inf
         """The bytes of a value of the type msgpack from which on it has to be sealed."""
         self._raw = raw
-        self._reads_plain = self.cipher is None or earlier.plain or raw
+        earlier = list(map(_cipher_of, previous))
+        self._ciphers = [cipher for cipher in (self.cipher, *earlier) if cipher is not None]
+        self._reads_plain = self.cipher is None or None in earlier or raw
         exact = self._serde if isinstance(self._serde, ExactSerializer) else None
         self.packs = exact is not None
         """Whether the serializer writes LangGraph's msgpack, which `unpack` can read without a type."""
@@ -233,11 +207,10 @@ class ValueCodec:
 
     def _decrypt(self, stored_type: str, data: bytes, location: Location) -> TypedBytes:
         type_, name = _of_cipher(stored_type)
-        ciphers = [*([self.cipher] if self.cipher is not None else []), *self._earlier.known]
-        if not ciphers:
+        if not self._ciphers:
             raise UnreadableValue("it is encrypted; pass the EncryptedSerializer that has its key as serde")
         failure: Exception | None = None
-        for cipher in ciphers:
+        for cipher in self._ciphers:
             try:
                 plain = cipher.decrypt(name, data)
             except Exception as error:  # A cipher may raise anything for bytes of another key.
@@ -250,6 +223,17 @@ class ValueCodec:
             f"no key decrypts it ({type(failure).__name__}: {failure}): it was changed, or encrypted with a key that "
             "is neither in serde nor in previous_serdes"
         ) from failure
+
+
+def _cipher_of(serde: SerializerProtocol) -> CipherProtocol | None:
+    """The cipher of one of `previous_serdes`; None if it reads what is not encrypted."""
+    cipher, inner = cipher_and_inner(serde)
+    if not isinstance(inner, JsonPlusSerializer):
+        raise ConfigError(
+            "previous_serdes must contain EncryptedSerializers with earlier keys, or a JsonPlusSerializer if rows "
+            f"may be unencrypted, not a {type(serde).__name__}"
+        )
+    return cipher
 
 
 def _layers(type_: str) -> tuple[str, str]:

@@ -35,7 +35,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "ui": ("create_app",),
     "otel": ("instrumentation",),
     "lease": ("Lease",),
-    "backend": ("Backend",),
+    "lifecycle": ("Backend",),
     "operations.reencrypt": ("Renewal",),
     "tools.migration": ("migrate", "migrate_back", "copy_from", "acopy_from", "MoveReport"),
     "tools.fence": ("close", "open_again"),
