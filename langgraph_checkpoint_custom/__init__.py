@@ -46,8 +46,8 @@ from langgraph_checkpoint_custom.observed import OperationEvent
 from langgraph_checkpoint_custom.operations.erase import Erased
 from langgraph_checkpoint_custom.retention import Retention, Swept
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.settings import open_saver
 from langgraph_checkpoint_custom.sqlite import AsyncSqliteSaver, SqliteSaver
-from langgraph_checkpoint_custom.url import open_saver
 
 if TYPE_CHECKING:
     from langgraph_checkpoint_custom.postgres import AsyncPostgresSaver, PostgresSaver

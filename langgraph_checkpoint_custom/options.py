@@ -70,7 +70,7 @@ class Options(PostgresOptions, total=False):
     journal_mode: JournalMode
 
 
-_SAVERS = {"SqliteSaver": get_type_hints(SqliteOptions), "PostgresSaver": get_type_hints(PostgresOptions)}
+OPTIONS = {"SqliteSaver": get_type_hints(SqliteOptions), "PostgresSaver": get_type_hints(PostgresOptions)}
 
 
 def check_options(saver: str, options: Mapping[str, Any]) -> None:
@@ -79,10 +79,10 @@ def check_options(saver: str, options: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: It names the option.
     """
-    own = _SAVERS[saver]
+    own = OPTIONS[saver]
     for name, value in options.items():
         if name not in own:
-            other = next((kind for kind, names in _SAVERS.items() if name in names), None)
+            other = next((kind for kind, names in OPTIONS.items() if name in names), None)
             near = get_close_matches(name, own, 1)
             hint = f"; it is an option of {other}" if other else f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"{saver} has no option {name!r}{hint}")

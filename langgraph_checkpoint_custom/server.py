@@ -18,8 +18,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.settings import Settings, settings_of
-from langgraph_checkpoint_custom.url import open_saver
+from langgraph_checkpoint_custom.settings import Settings, open_saver, settings_of
 
 
 def checkpointer() -> AbstractAsyncContextManager[CheckpointSaver]:

@@ -45,11 +45,10 @@ MAY_IMPORT = {
     "saver": BELOW | {"observed", "options", "blob_cache", "retention", "threads"},
     "sqlite": BELOW | {"drivers", "options", "saver"},
     "postgres": BELOW | {"drivers", "options", "saver"},
-    "url": {"errors", "options", "saver", "sqlite", "postgres"},
     "adapters": BELOW | {"saver"},
     "tools": BELOW | {"saver"},
-    "settings": {"errors", "encoding", "options"},
-    "server": {"saver", "settings", "url"},
+    "settings": {"errors", "options", "saver", "sqlite", "postgres"},
+    "server": {"saver", "settings"},
     "ui": BELOW | {"retention", "saver", "tools"},
 }
 OUTSIDE = {"asyncio", "threading", "time", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}

@@ -17,14 +17,13 @@ import typer
 
 from langgraph_checkpoint_custom.cli.output import Column, ask, counted, note, say, table, tell
 from langgraph_checkpoint_custom.cli.times import Times
+from langgraph_checkpoint_custom.encoding.raw import without_classes
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaOutdated
 from langgraph_checkpoint_custom.model.keys import KIND_MARK
 from langgraph_checkpoint_custom.operations.export_rows import next_threads
 from langgraph_checkpoint_custom.operations.schema import check_schema
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.settings import SCHEMA, URL, settings_of
-from langgraph_checkpoint_custom.tools.raw import without_classes
-from langgraph_checkpoint_custom.url import open_saver, url_of
+from langgraph_checkpoint_custom.settings import SCHEMA, URL, open_saver, settings_of, url_of
 
 # The name of the script. `python -m langgraph_checkpoint_custom` is the same program.
 PROGRAM = "lgckpt"

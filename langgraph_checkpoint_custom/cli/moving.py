@@ -33,13 +33,12 @@ from langgraph_checkpoint_custom.cli.output import complain, counted, progress, 
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.settings import KEYS, URL, serde_of_key, settings_of
+from langgraph_checkpoint_custom.settings import KEYS, URL, open_saver, serde_of_key, settings_of, url_of
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.tools.fence import close
 from langgraph_checkpoint_custom.tools.migration import Diverged, MoveReport, migrate_back
 from langgraph_checkpoint_custom.tools.migration import migrate as migrate_tables
 from langgraph_checkpoint_custom.tools.official import open_official
-from langgraph_checkpoint_custom.url import open_saver, url_of
 
 # Problems that are printed one by one.
 LISTED = 20

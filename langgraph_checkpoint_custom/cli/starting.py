@@ -12,9 +12,8 @@ import typer
 from langgraph_checkpoint_custom.cli.common import Options, command, given
 from langgraph_checkpoint_custom.cli.output import say, show_source
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.settings import URL
+from langgraph_checkpoint_custom.settings import URL, url_of
 from langgraph_checkpoint_custom.tools.display import database_of
-from langgraph_checkpoint_custom.url import url_of
 
 
 def demo(

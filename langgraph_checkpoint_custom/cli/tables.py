@@ -13,9 +13,8 @@ from langgraph_checkpoint_custom.cli.output import Column, Style, show_source, t
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.operations.schema import Verified, script
 from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
-from langgraph_checkpoint_custom.settings import URL, settings_of
+from langgraph_checkpoint_custom.settings import URL, open_saver, settings_of
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
-from langgraph_checkpoint_custom.url import open_saver
 
 
 @command()

@@ -30,8 +30,8 @@ from langgraph_checkpoint_custom.demo.agent import PRICES, SLOW, TASK, Graph, To
 from langgraph_checkpoint_custom.demo.printing import Story
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.settings import open_saver
 from langgraph_checkpoint_custom.tools.display import database_of
-from langgraph_checkpoint_custom.url import open_saver
 
 __all__ = ["DemoFailed", "build_graph", "run", "work"]
 

@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom import SqliteSaver
 from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.cli.app import GROUPS, name_of
 from langgraph_checkpoint_custom.cli.common import PROGRAM
-from langgraph_checkpoint_custom.url import url_of
+from langgraph_checkpoint_custom.settings import url_of
 from tests.cli.test_document import COMMANDS
 
 # The script that pip installs beside the interpreter.
