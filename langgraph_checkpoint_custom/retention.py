@@ -34,7 +34,9 @@ from langgraph_checkpoint_custom.operations.sizes import Counted, sizes_of_threa
 from langgraph_checkpoint_custom.operations.sweep import (
     BEFORE_ALL,
     LATE,
+    TOGETHER,
     WEEK,
+    Kept,
     LastSweep,
     Policy,
     arm_threads,
@@ -45,9 +47,11 @@ from langgraph_checkpoint_custom.operations.sweep import (
     grown_since,
     hasten_threads,
     ids_page,
+    kept_threads,
     last_sweep,
     look_at_thread,
     note_sweep,
+    rearm_kept,
     sweep_thread,
 )
 from langgraph_checkpoint_custom.operations.writers import release_claim, renew_claim, take_claim
@@ -212,13 +216,22 @@ class _Limits:
         self.are_set = self._threads is not None or self._end is not None
         self._works_since = time.monotonic()
 
-    def allow_one(self) -> bool:
-        """Return whether one more thread may be visited, and count it."""
-        if self._threads == 0 or (self._end is not None and time.monotonic() > self._end):
-            return False
+    def is_over(self) -> bool:
+        """Return whether the time is over."""
+        return self._end is not None and time.monotonic() > self._end
+
+    def allow(self, threads: int) -> int:
+        """Return how many of a number of threads may be visited, and count them."""
+        if self.is_over():
+            return 0
         if self._threads is not None:
-            self._threads -= 1
-        return True
+            threads = min(threads, self._threads)
+            self._threads -= threads
+        return threads
+
+    def has_read(self) -> None:
+        """Note that the file was left to other writers: a read keeps none waiting."""
+        self._works_since = time.monotonic()
 
     def rest(self) -> Operations[None]:
         """Leave the file to other writers if the sweep has had it for a while."""
@@ -270,19 +283,35 @@ def _sweep(
     seen: set[str] = set()  # By a dry run: a thread may be due and have grown.
 
     def visit(thread_ids: Sequence[str]) -> Operations[bool]:
-        for thread_id in thread_ids:
-            if thread_id in seen:
-                continue
-            if not limits.allow_one():
+        waiting = [each for each in thread_ids if each not in seen]
+        if dry_run:
+            seen.update(waiting)
+        for at in range(0, len(waiting), TOGETHER):
+            some = waiting[at : at + TOGETHER]
+            allowed = some[: limits.allow(len(some))]
+            if not ((yield from visit_some(allowed)) and allowed == some):
                 swept.complete = False
+                return False
+        return True
+
+    def visit_some(thread_ids: Sequence[str]) -> Operations[bool]:
+        if not thread_ids:
+            return True
+        found: Sequence[Kept] = yield kept_threads(d, codec, thread_ids, policy, begun)
+        kept = {each.thread_id for each in found}
+        limits.has_read()
+        if found and not dry_run:
+            yield rearm_kept(d, found)
+        swept.threads += sum(each.applies for each in found)
+        for thread_id in [each for each in thread_ids if each not in kept]:
+            yield from limits.rest()
+            if limits.is_over():
                 return False
             outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
             swept.add(Swept(*outcome))
-            yield from limits.rest()
             if dry_run and outcome.deleted:
                 swept.would_delete.append((d.tenant, thread_id))
-        if dry_run:
-            seen.update(thread_ids)
+        yield from limits.rest()
         return True
 
     armed = None if dry_run else (yield from _arm(d, digest, last, begun, keep, limits))

@@ -251,6 +251,31 @@ async def afollow(steps: Generator[Q, Any, T], answer: Callable[[Q], Awaitable[A
         steps.close()
 
 
+def together(many: Sequence[Steps[T]]) -> Steps[list[T]]:
+    """Run steps side by side, with one round trip for what they request at the same time; returns what each returns."""
+    results: dict[int, T] = {}
+    replies: dict[int, Any] = dict.fromkeys(range(len(many)))
+    try:
+        while replies:
+            asked: dict[int, RoundTrip] = {}
+            for number, reply in list(replies.items()):
+                try:
+                    request = many[number].send(reply)
+                    while isinstance(request, Offload):
+                        request = many[number].send((yield request))
+                    asked[number] = request
+                except StopIteration as end:
+                    results[number] = end.value
+            replies = {}
+            if asked:
+                found = iter((yield one_trip(list(asked.values()))))
+                replies = {number: [next(found) for _ in trip.statements] for number, trip in asked.items()}
+        return [results[number] for number in range(len(many))]
+    finally:
+        for steps in many:
+            steps.close()
+
+
 def through(steps: Steps[T], answer: Callable[[RoundTrip | Offload], Steps[Any]]) -> Steps[T]:
     """Run steps inside other steps: `answer` requests what they request, in its own way, and returns the reply."""
     try:

@@ -22,7 +22,7 @@ from zlib import crc32
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation, together
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.filter import Condition, matches
 from langgraph_checkpoint_custom.model.id_times import IdRange, ids_between
@@ -44,6 +44,8 @@ ARMED = 2_000
 COUNTED = 10_000
 # Threads that are due, for one statement.
 DUE = 200
+# Threads that a sweep looks at together, and the checkpoints of the longest of them: all are in memory, and a document.
+TOGETHER, SHORT = 50, 100
 # New checkpoints, for one statement.
 GROWN = 2_000
 
@@ -155,6 +157,50 @@ def sweep_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Polic
     return Outcome(found.applies, not after, found.removed, max(0, _bytes(before) - _bytes(after)))
 
 
+class Kept(NamedTuple):
+    """A thread that stays as it is.
+
+    Attributes:
+        thread_id: The thread.
+        applies: Whether the policy applies to it.
+        due_at: When to visit it again.
+        seen: When it was due.
+    """
+
+    thread_id: str
+    applies: bool
+    due_at: float
+    seen: float
+
+
+@operation("read")
+def kept_threads(
+    d: SqlDialect, codec: ValueCodec, thread_ids: Sequence[str], policy: Policy, now: float
+) -> Steps[Sequence[Kept]]:
+    """Return those of some threads that stay as they are. The others are long, or something of them may go.
+
+    Round trips: 1 for all threads; one more if times or metadata decide.
+    Rows: up to 101 checkpoints of each thread, without values.
+    """
+    verdicts = yield from together([_verdict(d, codec, each, policy, now, most=SHORT) for each in thread_ids])
+    return [
+        Kept(thread_id, found.applies, found.due_at, found.seen)
+        for thread_id, found in zip(thread_ids, verdicts, strict=True)
+        if found and found.seen is not None and not (found.removal.gone or found.removal.hidden)
+    ]
+
+
+@operation("write")
+def rearm_kept(d: SqlDialect, kept: Sequence[Kept]) -> Steps[None]:
+    """Say when to visit threads again, unless somebody has made them due meanwhile, or deleted them.
+
+    Round trips: 1.
+    Idempotent: yes.
+    """
+    due = ({"thread_id": each.thread_id, "due_at": each.due_at, "seen": each.seen} for each in kept)
+    yield d.ask_each("rearm_kept", due)
+
+
 @operation("read")
 def look_at_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Policy, now: float) -> Steps[Outcome]:
     """Return what `sweep_thread` would do. Only the bytes of threads that it would delete are counted.
@@ -198,14 +244,17 @@ def _verdict(
     now: float,
     *,
     lock: Literal["alone"] | None = None,
+    most: int | None = None,
 ) -> Steps[_Verdict | None]:
-    """Decide about a thread; None if it has no checkpoint. If all of them are hidden, these decide.
+    """Decide about a thread; None if it has no checkpoint, or more than `most`. If all are hidden, these decide.
 
     Round trips: 1, and 1 if its time or metadata decides; 1 more if there are checkpoints older than format 4.
     """
-    names = "select_outline", "select_labels", "select_arming"
-    rows, labels, arming = yield d.ask(*names, lock=lock, thread_id=thread_id)
-    if not rows:
+    outlined = d.ask("select_outline", lock=lock, thread_id=thread_id)
+    if most is not None:
+        outlined = d.ask("select_short_outline", thread_id=thread_id, limit=most + 1)
+    rows, labels, arming = yield one_trip([outlined, d.ask("select_labels", "select_arming", thread_id=thread_id)])
+    if not rows or (most is not None and len(rows) > most):
         return None
     sends = yield from sends_for(d, thread_id, rows)
 

@@ -24,6 +24,7 @@ from langgraph_checkpoint_custom import (
     OperationEvent,
     Retention,
     Swept,
+    retention,
 )
 from langgraph_checkpoint_custom.engine.operation import Operation, follow
 from langgraph_checkpoint_custom.model.filter import wanted
@@ -64,6 +65,7 @@ class Sweeps:
         self.saver = saver
         self.keep = keep
         self.ran: Counter[str] = Counter()
+        self.visits = 0
 
     def steps(self, at: datetime = NOW, *, dry_run: bool = False) -> Generator[Operation[Any], None, None]:
         """Sweep operation by operation: each is run when the next one is asked for."""
@@ -82,19 +84,17 @@ class Sweeps:
 
     def __call__(self, at: datetime = NOW, *, dry_run: bool = False) -> Swept:
         self.ran.clear()
+        self.visits = 0
 
         def run(op: Operation[Any]) -> Any:
             self.ran[op.name] += 1
+            self.visits += len(op.arguments().get("thread_ids", ()))
             return self.saver._driver.run(op)
 
         operations = sweep_operations(
             self.saver._dialect, self.saver._codec, self.keep, at, dry_run=dry_run, tenants=True
         )
         return follow(operations, partial(perform, run))
-
-    @property
-    def visits(self) -> int:
-        return self.ran["sweep_thread"] + self.ran["look_at_thread"]
 
 
 def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(
@@ -269,19 +269,20 @@ async def test_a_time_to_live_without_a_sweep_is_said_once(client: Client, caplo
     assert caplog.records == []
 
 
-def test_a_stopped_sweep_goes_on_where_it_was(saver: CheckpointSaver) -> None:
+def test_a_stopped_sweep_goes_on_where_it_was(saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "TOGETHER", 3)
     for number in range(20):
         put(saver, f"t{number}", days=2)
     sweeps = Sweeps(saver, Retention(older_than=30 * DAY))
     steps = sweeps.steps()
     visited = 0
     for op in steps:
-        visited += op.name == "sweep_thread"
-        if visited == 8:  # That one has not run yet.
+        visited += op.name == "rearm_kept"
+        if visited == 3:  # That one has not run yet.
             break
     steps.close()
     sweeps()
-    assert sweeps.visits == 20 - 7
+    assert sweeps.visits == 20 - 2 * 3
 
 
 def test_two_retentions_at_once_miss_no_thread(saver: CheckpointSaver) -> None:
@@ -307,15 +308,39 @@ def test_two_retentions_at_once_miss_no_thread(saver: CheckpointSaver) -> None:
     assert other().deleted_threads == 5
 
 
-def test_who_hastens_a_thread_while_it_is_visited_is_not_overruled(saver: CheckpointSaver, database: Database) -> None:
+@pytest.mark.parametrize("name", ["rearm_thread", "rearm_kept"])
+def test_who_hastens_a_thread_while_it_is_visited_is_not_overruled(
+    saver: CheckpointSaver, database: Database, name: str
+) -> None:
     put(saver, "t")
     Sweeps(saver, Retention())()
     ((seen,),) = database.run("SELECT due_at FROM threads")
     saver.set_ttl("t", DAY)
     d: Any = saver._dialect
-    rearm = d.ask("rearm_thread", thread_id="t", due_at=10.0, seen=seen)
+    rearm = d.ask(name, thread_id="t", due_at=10.0, seen=seen)
     saver._driver.run(Operation("rearm", "write", lambda: (yield rearm)))
     assert database.run("SELECT due_at FROM threads") == [(0,)]
+
+
+def test_a_thread_that_is_deleted_while_it_is_visited_gets_no_row(saver: CheckpointSaver, database: Database) -> None:
+    for name in "tu":
+        put(saver, name)
+    steps = Sweeps(saver, Retention()).steps()
+    for op in steps:
+        if op.name == "rearm_kept":
+            saver.delete_thread("t")
+    assert [thread_id for (thread_id,) in database.run("SELECT thread_id FROM threads")] == ["u"]
+
+
+def test_a_sweep_looks_at_long_threads_one_by_one(saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their outlines are not in memory together."""
+    monkeypatch.setattr(sweep, "SHORT", 3)
+    for name, size in {"short": 3, "long": 4}.items():
+        last = config(name)
+        for _ in range(size):
+            last = put(saver, name, after=last)
+    sweeps = Sweeps(saver, Retention(older_than=DAY))
+    assert (sweeps().threads, sweeps.ran["sweep_thread"]) == (2, 1)
 
 
 async def test_every_way_to_make_a_thread_gives_it_a_row(

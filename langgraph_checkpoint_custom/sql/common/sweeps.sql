@@ -72,6 +72,11 @@ INSERT INTO langgraph_checkpoint.threads AS t (thread_id, tenant, due_at)
 VALUES (%(thread_id)s, %(tenant)s, %(due_at)s)
 ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE t.due_at = %(seen)s
 
+-- name: rearm_kept
+-- rearm_thread without the thread's lock. A thread that was deleted meanwhile has no row, and gets none.
+UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s
+WHERE thread_id = %(thread_id)s AND due_at = %(seen)s
+
 -- name: drop_thread
 -- The row of a thread whose checkpoints are deleted, with its time to live. On PostgreSQL, arm_thread follows, for a
 -- checkpoint that was stored meanwhile. A thread that begins anew later gets a row by arm_threads.
