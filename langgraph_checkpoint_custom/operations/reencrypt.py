@@ -55,24 +55,34 @@ class Renewal(NamedTuple):
 
 
 class PageDone(NamedTuple):
-    """What was done with a page, and where the next page starts; None if it was the last page."""
+    """What was found on a page, the parameters of each row to replace, and where the next page starts, if it does."""
 
     renewal: Renewal
+    changes: Sequence[Row]
     after: Start | None
 
 
-@operation("write")
-def reencrypt_page(d: SqlDialect, codec: ValueCodec, kind: Kind, start: Start, dry_run: bool) -> Steps[PageDone]:
-    """Encrypt those rows of a page again that are not stored as they would be now; with `dry_run`, only count them.
+@operation("read")
+def reencrypt_page(d: SqlDialect, codec: ValueCodec, kind: Kind, start: Start) -> Steps[PageDone]:
+    """Encrypt those rows of a page again that are not stored as they would be now, without storing them.
 
-    Round trips: 2, or 1 if there are no such rows, or with `dry_run`.
-    Idempotent: yes.
+    On SQLite, a write would keep others waiting for that long.
+
+    Round trips: 1.
     """
     rows, size, after = yield from page_of_rows(d, kind, start)
     changes, unreadable = yield from offload(size, _changes, d, codec, kind, rows)
-    if changes and not dry_run:
-        yield d.ask_each(f"renew_stored_{kind.name}", changes)
-    return PageDone(Renewal(len(rows), len(changes), unreadable), after)
+    return PageDone(Renewal(len(rows), len(changes), unreadable), changes, after)
+
+
+@operation("write")
+def renew_rows(d: SqlDialect, kind: Kind, changes: Sequence[Row]) -> Steps[None]:
+    """Replace rows that still have the bytes that were read.
+
+    Round trips: 1.
+    Idempotent: yes.
+    """
+    yield d.ask_each(f"renew_stored_{kind.name}", changes)
 
 
 def reencryption(
@@ -91,7 +101,7 @@ def reencryption(
 
 def _reencryption(
     d: SqlDialect, codec: ValueCodec, dry_run: bool, progress: Callable[[int], None], before: int
-) -> Generator[Operation[PageDone], PageDone, Renewal]:
+) -> Generator[Operation[Any], Any, Renewal]:
     """Yield the operations for the rows of one tenant, or for the rows without a tenant."""
     seen = renewed = 0
     for _ in range(PASSES):
@@ -101,7 +111,10 @@ def _reencryption(
             for start in starts(d, kind):
                 after: Start | None = start
                 while after is not None:
-                    page, after = yield reencrypt_page(d, codec, kind, after, dry_run)
+                    found: PageDone = yield reencrypt_page(d, codec, kind, after)
+                    page, after = found.renewal, found.after
+                    if found.changes and not dry_run:
+                        yield renew_rows(d, kind, found.changes)
                     rows, renewed = rows + page.rows, renewed + page.renewed
                     unreadable += page.unreadable[: UNREADABLE - len(unreadable)]
                     seen = max(seen, rows)  # Further passes read the same rows, which were reported already.

@@ -14,9 +14,10 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
-from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, PostgresSaver, open_saver
+from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, open_saver
+from langgraph_checkpoint_custom.operations import reencrypt as reencryption
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal
-from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, put
 from tests.needs import need
 from tests.stores import Client, Store
@@ -298,21 +299,21 @@ def test_rows_copied_during_reencrypt_are_stored_again_too(store: Store, old: An
 
 
 def test_a_write_that_is_replaced_during_reencrypt_keeps_its_last_value(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On SQLite, one of the two waits for the other."""
-    with PostgresSaver(postgres_url, serde=OLD) as saver:
+    with store.open(serde=OLD) as saver:
+        saver.setup()
         saver.put(config(), checkpoint("1"), metadata(), {})
         saver.put_writes(config(checkpoint_id="1"), [("__error__", "old")], "task")
-    with PostgresSaver(postgres_url, serde=NEW, previous_serdes=[OLD]) as saver:
-        ask_each = PostgresDialect.ask_each
+    with store.open(serde=NEW, previous_serdes=[OLD]) as saver:
+        renew_rows = reencryption.renew_rows
 
-        def replaced_before(d: PostgresDialect, name: str, rows: Any) -> Any:
-            if name == "renew_stored_write":
+        def replaced_before(d: SqlDialect, kind: reencryption.Kind, changes: Any) -> Any:
+            if kind.name == "write":
                 saver.put_writes(config(checkpoint_id="1"), [("__error__", "new")], "task")
-            return ask_each(d, name, rows)
+            return renew_rows(d, kind, changes)
 
-        monkeypatch.setattr(PostgresDialect, "ask_each", replaced_before)
+        monkeypatch.setattr(reencryption, "renew_rows", replaced_before)
         saver.reencrypt()
         found = saver.get_tuple(config())
         assert found is not None
