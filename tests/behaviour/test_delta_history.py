@@ -124,7 +124,7 @@ async def test_inline_seeds_of_one_checkpoint_cost_one_document(store: Store, cl
 
 async def test_a_raw_reader_makes_no_object_of_a_write(client: Client) -> None:
     """Many writes are decoded together elsewhere; here each stays what was stored."""
-    clone = Client(without_classes(client.saver), client.api)  # type: ignore[type-var]
+    clone = Client(without_classes(client.saver), client.api)
     first = await put(client, "0")
     await client.put_writes(first, [("a", [HumanMessage("hello")]), ("a", 7)], "task")
     second = await put(client, "1", parent=first)

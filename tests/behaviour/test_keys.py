@@ -17,6 +17,7 @@ from langgraph.types import Interrupt
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, open_saver
 from langgraph_checkpoint_custom.operations import reencrypt as reencryption
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal
+from langgraph_checkpoint_custom.operations.rows import Kind
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, put
 from tests.needs import need
@@ -308,7 +309,7 @@ def test_a_write_that_is_replaced_during_reencrypt_keeps_its_last_value(
     with store.open(serde=NEW, previous_serdes=[OLD]) as saver:
         renew_rows = reencryption.renew_rows
 
-        def replaced_before(d: SqlDialect, kind: reencryption.Kind, changes: Any) -> Any:
+        def replaced_before(d: SqlDialect, kind: Kind, changes: Any) -> Any:
             if kind.name == "write":
                 saver.put_writes(config(checkpoint_id="1"), [("__error__", "new")], "task")
             return renew_rows(d, kind, changes)

@@ -22,7 +22,7 @@ def asking(name: str, sizes: list[int]) -> Steps[tuple[str, list[Any]]]:
 
 def answered(steps: Steps[Any]) -> tuple[Any, list[int]]:
     """What steps return if each statement is answered by its name, and the sizes of their round trips."""
-    sizes = []
+    sizes: list[int] = []
     reply: Any = None
     while True:
         try:
