@@ -60,11 +60,11 @@ from langgraph_checkpoint_custom.model.keys import (
     thread_text,
 )
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
-from langgraph_checkpoint_custom.model.pages import asked_page, next_page
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread, threads_of_runs
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
+from langgraph_checkpoint_custom.operations.pages import asked_page, next_page
 from langgraph_checkpoint_custom.operations.read import (
     NextVersion,
     PageReply,

@@ -36,7 +36,6 @@ from langgraph_checkpoint_custom.model.keys import (
     thread_text,
 )
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
-from langgraph_checkpoint_custom.model.pages import asked_page
 from langgraph_checkpoint_custom.model.records import (
     RECORDS,
     CheckpointRecord,
@@ -60,6 +59,7 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     thread_exists,
     threads_page,
 )
+from langgraph_checkpoint_custom.operations.pages import AnyPage, asked_page, next_page
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
 from langgraph_checkpoint_custom.operations.sweep import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.thread_states import State, runs_of_thread, threads_in_state

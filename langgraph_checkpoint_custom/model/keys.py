@@ -181,7 +181,7 @@ class TupleRow(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """What is known of the checkpoints of a thread that the next pages of a list have; see `operations/pieces.py`.
+    """What is known of the checkpoints of a thread that the next pages of a list have; see `operations/pages.py`.
 
     Attributes:
         keys: The id and namespace of each checkpoint, newest first.

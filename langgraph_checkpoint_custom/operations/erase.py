@@ -17,9 +17,9 @@ from langgraph_checkpoint_custom.engine.operation import Operation, Steps, opera
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import Page, flag
-from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.operations.delete import delete_thread, give_back_pages
 from langgraph_checkpoint_custom.operations.list_threads import HistoryReply, dialects_of_tenants, history_page
+from langgraph_checkpoint_custom.operations.pages import first_page
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
 from langgraph_checkpoint_custom.errors import ThreadExists
 from langgraph_checkpoint_custom.model.keys import Range
-from langgraph_checkpoint_custom.model.pages import rows_after
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
-from langgraph_checkpoint_custom.operations.rows import KINDS, Kind
+from langgraph_checkpoint_custom.operations.rows import KINDS, Kind, rows_after
 from langgraph_checkpoint_custom.operations.writers import take_claim
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 

@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, 
 from langgraph_checkpoint_custom.model.filter import Condition, equal_texts, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Page, Range, flag, right_above
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord
-from langgraph_checkpoint_custom.operations.pieces import piece_of
+from langgraph_checkpoint_custom.operations.pages import piece_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import first_searchable
 

@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, 
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
-from langgraph_checkpoint_custom.operations.pieces import Piece, piece_of
+from langgraph_checkpoint_custom.operations.pages import Piece, piece_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _PATH_TASK_IDX = itemgetter(6, 5, 7)

@@ -19,7 +19,6 @@ from langgraph_checkpoint_custom.model.keys import (
     location_of_metadata,
     location_of_write,
 )
-from langgraph_checkpoint_custom.model.pages import FIRST, rows_after
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 Row = Mapping[str, Any]
@@ -75,6 +74,16 @@ def values_of(kind: Kind, row: Row) -> Sequence[Value]:
         return [Value("type", "value", location_of_write(*[*key, row["channel"]]))]
     location, chunks = location_of_blob(*key), row["chunks"]
     return [Value("type", "value", location if chunks is None else (*location, chunks))]
+
+
+# Rows of the first page with values. The next ones may have twice as many each time, up to `MOST`, as long as their
+# bytes are not more than `BYTES`: a row may have 100 MB.
+FIRST, MOST, BYTES = 25, 400, 4_000_000
+
+
+def rows_after(rows: int, size: int) -> int:
+    """Return how many rows the next page with values may have, after a page of `rows` rows with `size` bytes."""
+    return max(1, min(2 * rows, MOST, BYTES * rows // max(size, 1)))
 
 
 class Start(NamedTuple):

@@ -63,7 +63,7 @@ async def test_all_threads_of_a_person_are_deleted_and_reported(client: Client, 
 
 
 def test_it_works_in_pages_and_can_be_started_again(saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_checkpoint_custom.operations.pieces.REACH", 7)
+    monkeypatch.setattr("langgraph_checkpoint_custom.operations.pages.REACH", 7)
     monkeypatch.setattr(erase, "FIRST", erase.FIRST._replace(limit=3))
     for number in range(10):
         fill(saver, f"t{number}", *(["ada", "ada"] if number % 2 else ["bo"]))

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom import ConfigError, open_saver
-from langgraph_checkpoint_custom.operations import pieces
+from langgraph_checkpoint_custom.operations import pages
 from langgraph_checkpoint_custom.saver import PAGE
 from tests.behaviour.helpers import (
     CountingSerializer,
@@ -112,7 +112,7 @@ async def test_lists_do_not_depend_on_what_is_read_at_once(
     expected: list[list[CheckpointTuple]] = []
     for small, spaces, keys, reach in SIZES:
         for name, size in (("SMALL", small), ("SPACES", spaces), ("KEYS", keys), ("REACH", reach)):
-            monkeypatch.setattr(pieces, name, size)
+            monkeypatch.setattr(pages, name, size)
         found = [[*await client.all(where, **options)] for where, options in calls]
         expected = expected or found
         assert found == expected, (small, spaces, keys, reach)

@@ -14,7 +14,7 @@ from ulid import ULID
 from langgraph_checkpoint_custom import CheckpointRecord, ConfigError, ThreadRecord
 from langgraph_checkpoint_custom import threads as module
 from langgraph_checkpoint_custom.operations import list_threads as core_threads
-from langgraph_checkpoint_custom.operations import pieces
+from langgraph_checkpoint_custom.operations import pages
 from tests.behaviour.helpers import (
     LONG,
     CountingSerializer,
@@ -59,7 +59,7 @@ async def test_threads_are_found_by_their_time(client: Client, monkeypatch: pyte
     """It is that of the id of their newest checkpoint, whatever kind of id that is. Pages, and all other conditions."""
     monkeypatch.setattr(module, "RECORDS", 2)
     monkeypatch.setattr(core_threads, "NEAR", 1)
-    monkeypatch.setattr(pieces, "REACH", 2)
+    monkeypatch.setattr(pages, "REACH", 2)
     start = datetime(2026, 1, 1, tzinfo=timezone.utc)
     kinds = ("uuid6", "ulid", "uuid7")
     for day in range(5):
@@ -133,7 +133,7 @@ async def test_the_pages_of_threads_have_each_thread_once(
     monkeypatch.setattr(module, "RECORDS", 3)
     for name in ("FARTHEST", "FILTERED", "MATCHES", "THREADS"):
         monkeypatch.setattr(core_threads, name, reach)
-    monkeypatch.setattr(pieces, "REACH", reach)
+    monkeypatch.setattr(pages, "REACH", reach)
     for number in range(10):
         for thread_id in (f"t{number}", f"t{(number * 7) % 10}"):
             await put(client, next_id(), thread_id=thread_id, meta=metadata(number, even=number % 2 == 0))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from langgraph_checkpoint_custom import OperationEvent, Retention
 from langgraph_checkpoint_custom.cli.counting import classes_of
-from langgraph_checkpoint_custom.model.pages import BYTES, MOST, rows_after
+from langgraph_checkpoint_custom.operations.rows import BYTES, MOST, rows_after
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.behaviour.helpers import checkpoint, config, metadata, next_uuid

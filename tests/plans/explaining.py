@@ -16,10 +16,10 @@ from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statem
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
 from langgraph_checkpoint_custom.model.keys import Ahead, BlobRef, BlobRow, CheckpointRow, Key, Page, Range, WriteRow
 from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, everything, later, superseded
-from langgraph_checkpoint_custom.model.pages import first_page
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.doctor import TABLES as DOCTORS
 from langgraph_checkpoint_custom.operations.inspector import counts_of_thread
+from langgraph_checkpoint_custom.operations.pages import first_page
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.plans.conftest import SHORT
 

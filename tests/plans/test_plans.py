@@ -23,7 +23,7 @@ from langgraph_checkpoint_custom import PostgresSaver, open_saver
 from langgraph_checkpoint_custom.engine.operation import Form, Statement
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.model.outline import Removal, of_runs
-from langgraph_checkpoint_custom.model.pages import first_page
+from langgraph_checkpoint_custom.operations.pages import first_page
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect

@@ -1,9 +1,10 @@
-"""Which checkpoints are read for a page of a list: a piece of the store, which has an end.
+"""Pages of lists: the first page of a call, the page after another one, and which checkpoints are read for a page.
 
 Must not know: SQL, connections.
 
 The checkpoints of a namespace, and those of all threads, are read in the order of an index, from the newest one down.
-Two lists are not in the order of an index, or may find little:
+Two lists are not in the order of an index, or may find little. Of these, a page is a piece of the store, which has an
+end:
 
 - All namespaces of a thread. First the keys of the newest checkpoints are read, which are in an index, and then the
   rows of these. The keys that one page leaves over are for the next one.
@@ -14,11 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import nlargest
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.engine.operation import Steps
-from langgraph_checkpoint_custom.model.keys import Ahead, Page, right_above
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Ahead, Page, before_id, key_of, namespace_of, right_above
+from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+AnyPage = TypeVar("AnyPage", ThreadPage, Page)
 
 # Keys of a thread that are read at once, if it has no more. They are on about 20 pages of the index.
 SMALL = 1_000
@@ -31,6 +37,56 @@ FARTHER, KEYS = 10, 2_000
 REACH = 5_000
 # Below all ids.
 LOWEST = right_above("")
+
+
+def first_page(
+    thread_id: str | None,
+    checkpoint_ns: str | None,
+    exact: str | None,
+    before: str | None,
+    limit: int,
+) -> Page:
+    """Return the first page of a list; of checkpoint `exact` only, if that is given."""
+    ceiling = AFTER_ALL if before is None else before
+    if exact is not None:
+        ceiling = min(ceiling, right_above(exact))
+    return Page(thread_id, checkpoint_ns, exact or "", ceiling, "", "", (), limit)
+
+
+def asked_page(
+    config: RunnableConfig | None,
+    before: RunnableConfig | None,
+    limit: int | None,
+    most: int,
+) -> Page | None:
+    """Return the first page of a list, given LangGraph's arguments; of `most` rows at most. None if `limit` is 0."""
+    thread_id = checkpoint_ns = exact = None
+    if config:
+        thread_id, _, exact = key_of(config)
+        checkpoint_ns = namespace_of(config)
+    if limit == 0:
+        return None
+    return first_page(thread_id, checkpoint_ns, exact, before_id(before), most if limit is None else min(limit, most))
+
+
+def next_page(after: AnyPage | None, found: int, limit: int | None, most: int) -> tuple[AnyPage | None, int | None]:
+    """Return the page to read next, of `most` rows at most, and what remains of the limit.
+
+    Args:
+        after: The page after the one that was read, as large as that one; None if that was the last one.
+        found: The number of matches on the page that was read.
+        limit: What remained of the limit before that page; None means no limit.
+        most: The largest number of rows.
+    """
+    if limit is not None:
+        limit -= found
+    if after is None or (limit is not None and limit <= 0):
+        return None, limit
+    # If the database cannot evaluate a filter, a page may hold fewer matches than requested; then ask for a full page.
+    return after._replace(limit=min(limit, most) if limit is not None and found == after.limit else most), limit
+
+
+# Which checkpoints are read for a page
 
 
 class Piece(NamedTuple):
