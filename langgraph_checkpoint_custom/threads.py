@@ -49,7 +49,6 @@ from langgraph_checkpoint_custom.model.records import (
 from langgraph_checkpoint_custom.operations.copies import fork_thread
 from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, rollback
 from langgraph_checkpoint_custom.operations.erase import Erased, erase_operations
-from langgraph_checkpoint_custom.operations.interrupts import WaitingReply, check_open, waiting_threads
 from langgraph_checkpoint_custom.operations.labels import label, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.operations.list_threads import (
     ThreadsReply,
@@ -62,7 +61,14 @@ from langgraph_checkpoint_custom.operations.list_threads import (
 from langgraph_checkpoint_custom.operations.pages import AnyPage, asked_page, next_page
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
 from langgraph_checkpoint_custom.operations.sweep import set_ttl, sweep_status
-from langgraph_checkpoint_custom.operations.thread_states import State, runs_of_thread, threads_in_state
+from langgraph_checkpoint_custom.operations.thread_states import (
+    State,
+    WaitingReply,
+    check_open,
+    runs_of_thread,
+    threads_in_state,
+    waiting_threads,
+)
 from langgraph_checkpoint_custom.pairs import awaited, iterated, shared_docstrings
 from langgraph_checkpoint_custom.retention import (
     Operations,

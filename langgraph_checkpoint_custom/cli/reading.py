@@ -22,9 +22,8 @@ from langgraph_checkpoint_custom.model.keys import AFTER_ALL, config_of, right_a
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import TimelineRecord
 from langgraph_checkpoint_custom.operations.inspector import timeline as timeline_of
-from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.sizes import ALL, MOST, sizes_of_threads
-from langgraph_checkpoint_custom.operations.thread_states import State, failures_of, state_of
+from langgraph_checkpoint_custom.operations.thread_states import State, failures_of, open_among, state_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import brief, duration, json_of, up_to
 from langgraph_checkpoint_custom.tools.finding import checkpoint_named, thread_named, wanted_of

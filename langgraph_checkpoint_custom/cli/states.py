@@ -17,8 +17,7 @@ from langgraph_checkpoint_custom.cli.common import Full, Limit, Namespace, Optio
 from langgraph_checkpoint_custom.cli.output import Column, Style, counted, lines, say, table, tell
 from langgraph_checkpoint_custom.cli.reading import SHORT, nothing_there
 from langgraph_checkpoint_custom.model.keys import config_of, key_of
-from langgraph_checkpoint_custom.operations.interrupts import open_among
-from langgraph_checkpoint_custom.operations.thread_states import next_nodes
+from langgraph_checkpoint_custom.operations.thread_states import next_nodes, open_among
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.changes import AROUND, Change, Line, PathChange, changes
 from langgraph_checkpoint_custom.tools.chats import Message

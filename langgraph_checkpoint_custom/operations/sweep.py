@@ -30,8 +30,8 @@ from langgraph_checkpoint_custom.model.keys import Key, Range, right_above
 from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, superseded
 from langgraph_checkpoint_custom.model.records import SweepStatus, time_from
 from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, remove, sends_for
-from langgraph_checkpoint_custom.operations.interrupts import waiting
 from langgraph_checkpoint_custom.operations.sizes import ALL, SizeRow, Total
+from langgraph_checkpoint_custom.operations.thread_states import waiting
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Seconds after which each thread is visited again.

@@ -34,10 +34,15 @@ from langgraph_checkpoint_custom.operations.inspector import (
     sizes_of_checkpoint,
     timeline,
 )
-from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.thread_states import State as ThreadState
-from langgraph_checkpoint_custom.operations.thread_states import failures_of, next_nodes, state_of, threads_in_state
+from langgraph_checkpoint_custom.operations.thread_states import (
+    failures_of,
+    next_nodes,
+    open_among,
+    state_of,
+    threads_in_state,
+)
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.states import Channel, channels_of, reason_of, task_nodes
 from langgraph_checkpoint_custom.tools.summary import question_of

@@ -11,7 +11,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.types import Command, Interrupt, interrupt
 
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, WaitingThread
-from langgraph_checkpoint_custom.operations.interrupts import open_interrupts
+from langgraph_checkpoint_custom.operations.thread_states import open_interrupts
 from tests.behaviour.helpers import (
     Database,
     NextId,
@@ -170,7 +170,7 @@ async def test_the_inbox_has_pages(client: Client, next_id: NextId) -> None:
 async def test_a_prefix_limits_the_list_to_threads_that_begin_with_it(
     client: Client, next_id: NextId, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_checkpoint_custom.operations.interrupts.PAGE", page)
+    monkeypatch.setattr("langgraph_checkpoint_custom.operations.thread_states.PAGE", page)
     acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
     names = ["a", "a\x01", "a:1", "a:2", "b", "%", "_", "\x02", "ä", "a" + "\U0010ffff" * 2, "x" * 1000]
     for number, thread_id in enumerate(names):

@@ -23,10 +23,10 @@ from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Sta
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Page
 from langgraph_checkpoint_custom.model.records import RECORDS, ThreadPage
-from langgraph_checkpoint_custom.operations.interrupts import waiting_threads
 from langgraph_checkpoint_custom.operations.list_threads import history_page, threads_page
 from langgraph_checkpoint_custom.operations.pages import REACH, first_page, next_page
 from langgraph_checkpoint_custom.operations.read import list_page
+from langgraph_checkpoint_custom.operations.thread_states import waiting_threads
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect

@@ -14,9 +14,8 @@ from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, label_text, p
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
 from langgraph_checkpoint_custom.model.records import ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import label_names, threads_with_label
-from langgraph_checkpoint_custom.operations.interrupts import waiting_threads
 from langgraph_checkpoint_custom.operations.sizes import MOST, sizes_of_store, sizes_of_thread, sizes_of_threads
-from langgraph_checkpoint_custom.operations.thread_states import State
+from langgraph_checkpoint_custom.operations.thread_states import State, waiting_threads
 from langgraph_checkpoint_custom.tools.display import size, up_to
 from langgraph_checkpoint_custom.tools.finding import pairs_in, thread_ids, wanted_of
 from langgraph_checkpoint_custom.tools.summary import line_of, question_of
