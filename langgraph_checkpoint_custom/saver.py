@@ -53,13 +53,13 @@ from langgraph_checkpoint_custom.model.keys import (
     CheckpointRow,
     Key,
     Page,
+    check_kind,
     config_of,
     key_of,
     limit_number,
     texts,
     thread_text,
 )
-from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread, threads_of_runs

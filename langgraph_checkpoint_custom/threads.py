@@ -27,6 +27,7 @@ from langgraph_checkpoint_custom.model.keys import (
     MAX_ID,
     Key,
     before_id,
+    check_kind,
     key_of,
     label_text,
     limit_number,
@@ -35,7 +36,6 @@ from langgraph_checkpoint_custom.model.keys import (
     text,
     thread_text,
 )
-from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
 from langgraph_checkpoint_custom.model.records import (
     RECORDS,
     CheckpointRecord,

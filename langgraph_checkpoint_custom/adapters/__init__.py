@@ -1,5 +1,5 @@
 """Other agent frameworks in the same store."""
 
-from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.model.keys import thread_of
 
 __all__ = ["thread_of"]

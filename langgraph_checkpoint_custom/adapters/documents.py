@@ -1,7 +1,7 @@
 """Documents, of which the adapters consist: each version is stored in one transaction with what belongs to it.
 
 A document is the channel values of the newest checkpoint of a thread of another framework; see
-`model/namespaced_ids.py`. The older checkpoints are its earlier versions; a prune deletes them.
+`model/keys.py`. The older checkpoints are its earlier versions; a prune deletes them.
 """
 
 from __future__ import annotations

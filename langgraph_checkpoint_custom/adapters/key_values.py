@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph_checkpoint_custom.adapters.documents import Documents, misshapen, next_version
 from langgraph_checkpoint_custom.adapters.json_values import plain
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.model.keys import thread_of
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 

@@ -21,8 +21,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph_checkpoint_custom.adapters.documents import Documents, misshapen, next_version
 from langgraph_checkpoint_custom.adapters.json_values import plain
 from langgraph_checkpoint_custom.errors import CheckpointLabelled, ConfigError
-from langgraph_checkpoint_custom.model.keys import MAX_ID, key_of, text
-from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.model.keys import MAX_ID, key_of, text, thread_of
 from langgraph_checkpoint_custom.operations.labels import moved_labels
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 

@@ -18,8 +18,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph_checkpoint_custom.adapters.documents import Before, Documents, Version, misshapen, next_version
 from langgraph_checkpoint_custom.adapters.json_values import plain
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
-from langgraph_checkpoint_custom.model.keys import MAX_ID, text
-from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.model.keys import MAX_ID, text, thread_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.saver import CheckpointSaver

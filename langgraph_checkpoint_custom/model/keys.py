@@ -8,6 +8,7 @@ encoded or sent. No later code checks them again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import index
@@ -30,7 +31,7 @@ MAX_NAME = 2**20
 # The unit separator. If a stored thread id starts with it, the name of the tenant follows, up to the next one.
 TENANT_MARK = "\x1f"
 
-# The record separator. Thread ids of other frameworks start with it, see `namespaced_ids.py`. Lists of LangGraph's
+# The record separator. Thread ids of other frameworks start with it, see the end of this file. Lists of LangGraph's
 # threads skip the range from KIND_MARK up to but not including ABOVE_KINDS.
 KIND_MARK = "\x1e"
 ABOVE_KINDS = "\x1f"
@@ -383,3 +384,47 @@ def before_id(before: RunnableConfig | None) -> str | None:
     part: Mapping[str, Any] = before.get("configurable") or before
     value = part.get("checkpoint_id")
     return text("checkpoint_id of before", value, MAX_ID) if value else ""
+
+
+# The thread ids of other frameworks
+#
+# Such an id starts with a mark that no thread id of LangGraph's starts with. The kind of thread and the parts of its
+# name follow, separated by slashes as in a path. A slash inside a part is written as `%2F`, so the names `a/b`, `c` and
+# `a`, `b/c` have different ids. In such a thread, the newest checkpoint of a namespace holds a record, and the earlier
+# ones hold its earlier versions.
+
+_RESERVED = re.compile(r"[%/\x00-\x1f\x7f]")
+_ESCAPED = re.compile(r"%([0-9A-F]{2})")
+
+
+def thread_of(kind: str, *name: str) -> str:
+    """Return the id of another framework's thread, from its kind, such as "cubeloop", and the parts of its name."""
+    for part in name:
+        if not isinstance(part, str):
+            raise ConfigError(f"the name of a {kind} must be text, not {type(part).__name__}")
+    return text(f"the name of a {kind}", "/".join([f"{KIND_MARK}{kind}", *map(_escaped, name)]), MAX_THREAD_ID)
+
+
+def kind_of(thread_id: str) -> str | None:
+    """The kind of a thread; None for a thread of LangGraph's."""
+    return thread_id[len(KIND_MARK) :].split("/", 1)[0] if thread_id.startswith(KIND_MARK) else None
+
+
+def name_of(thread_id: str) -> tuple[str, ...]:
+    """The parts of the name of a thread; for a thread of LangGraph's, only its id."""
+    if kind_of(thread_id) is None:
+        return (thread_id,)
+    return tuple(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), part) for part in thread_id.split("/")[1:])
+
+
+def check_kind(operation: str, thread_id: str, target: str) -> None:
+    """Raise ConfigError if an operation would copy a thread to another kind."""
+    if kind_of(target) != kind_of(thread_id):
+        own, other = (which or "LangGraph" for which in (kind_of(thread_id), kind_of(target)))
+        raise ConfigError(
+            f"{operation} cannot make thread {target!r} of the framework {other} from one of the framework {own}"
+        )
+
+
+def _escaped(part: str) -> str:
+    return _RESERVED.sub(lambda found: f"%{ord(found[0]):02X}", part)

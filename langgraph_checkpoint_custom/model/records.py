@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.model.id_times import IdRange, time_of
-from langgraph_checkpoint_custom.model.keys import config_of
-from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
+from langgraph_checkpoint_custom.model.keys import config_of, kind_of, name_of
 
 # The number of records in memory at a time. Without values, each has some hundred bytes.
 RECORDS = 200

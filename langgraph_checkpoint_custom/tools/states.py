@@ -12,8 +12,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.errors import CheckpointError, CorruptCheckpoint
-from langgraph_checkpoint_custom.model.keys import key_of
-from langgraph_checkpoint_custom.model.namespaced_ids import kind_of
+from langgraph_checkpoint_custom.model.keys import key_of, kind_of
 from langgraph_checkpoint_custom.operations.inspector import WriteSize, sizes_of_checkpoint
 from langgraph_checkpoint_custom.operations.thread_states import sent_to
 from langgraph_checkpoint_custom.saver import CheckpointSaver

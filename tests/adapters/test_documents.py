@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom import CheckpointConflict, CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.adapters.documents import Before, Documents, next_version
-from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of, thread_of
+from langgraph_checkpoint_custom.model.keys import kind_of, name_of, thread_of
 from tests.invariants import read_tables
 from tests.stores import Store
 

@@ -32,7 +32,7 @@ from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
 from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
 from langgraph_checkpoint_custom.adapters.pydantic_deep import DeepCheckpointStore
 from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
-from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.model.keys import thread_of
 from tests.stores import Client, Store
 
 Items = Sequence[str]

@@ -19,7 +19,7 @@ import pytest
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention, StorageError
 from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
 from langgraph_checkpoint_custom.errors import CheckpointLabelled, CorruptCheckpoint
-from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.model.keys import thread_of
 from tests.adapters.helpers import HOSTILE, damage, put_document, refusing
 from tests.crash.processes import Process
 from tests.invariants import read_tables

@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.adapters.sessions import (
     SessionStore,
 )
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
-from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.model.keys import thread_of
 from tests.adapters.helpers import HOSTILE, Calls, put_document, refusing
 from tests.behaviour.helpers import Database
 from tests.conftest import APIS

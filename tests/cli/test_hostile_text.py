@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, Ses
 from langgraph_checkpoint_custom.cli.app import run
 from langgraph_checkpoint_custom.cli.output import logs_as_notes
 from langgraph_checkpoint_custom.cli.reading import threads
-from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.model.keys import thread_of
 from tests.behaviour.helpers import config, metadata
 from tests.cli.conftest import Cli
 from tests.cli.test_document import COMMANDS

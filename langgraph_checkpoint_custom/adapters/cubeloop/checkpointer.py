@@ -37,7 +37,7 @@ from langgraph_checkpoint_custom.errors import (
     Contention,
     CorruptCheckpoint,
 )
-from langgraph_checkpoint_custom.model.namespaced_ids import name_of, thread_of
+from langgraph_checkpoint_custom.model.keys import name_of, thread_of
 from langgraph_checkpoint_custom.model.records import Question
 from langgraph_checkpoint_custom.operations.delete import prune_thread
 from langgraph_checkpoint_custom.saver import CheckpointSaver

@@ -12,8 +12,7 @@ from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key
-from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, kind_of, name_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord
 from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, thread_counts
 from langgraph_checkpoint_custom.operations.sizes import MOST

@@ -10,8 +10,15 @@ from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, label_text, prefix_text, thread_text
-from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
+from langgraph_checkpoint_custom.model.keys import (
+    KIND_MARK,
+    Key,
+    kind_of,
+    label_text,
+    name_of,
+    prefix_text,
+    thread_text,
+)
 from langgraph_checkpoint_custom.model.records import ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import label_names, threads_with_label
 from langgraph_checkpoint_custom.operations.sizes import MOST, sizes_of_store, sizes_of_thread, sizes_of_threads
