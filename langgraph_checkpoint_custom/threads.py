@@ -58,7 +58,7 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     thread_exists,
     threads_page,
 )
-from langgraph_checkpoint_custom.operations.pages import AnyPage, asked_page, next_page
+from langgraph_checkpoint_custom.operations.pages import asked_page
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
 from langgraph_checkpoint_custom.operations.sweep import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.thread_states import (

@@ -151,8 +151,8 @@ def check(thread_id: str, state: dict[str, Any]) -> None:
     found = found_in(state)
     wanted = expected(found["turn"])
     wrong = [channel for channel, value in wanted.items() if found[channel] != value]
-    # A call that was interrupted by a kill is repeated, so the memory of the subgraph may have counted it twice. After a
-    # kill right before the call, LangGraph resumes the subgraph's last call instead, and it returns the same number.
+    # A call that was interrupted by a kill is repeated, so the memory of the subgraph may have counted it twice. After
+    # a kill right before the call, LangGraph resumes the subgraph's last call instead, and it returns the same number.
     wrong += ["inner"] if found["inner"] != sorted(found["inner"]) or len(found["inner"]) != found["turn"] else []
     assert not wrong, f"{thread_id} after turn {found['turn']}: {wrong}: {[found[each] for each in wrong]!r:.500}"
 
