@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import tenant_text
 from langgraph_checkpoint_custom.model.pages import AnyPage, next_page
 from langgraph_checkpoint_custom.operations.schema import make_searchable, missing_searchable, setup
-from langgraph_checkpoint_custom.pairs import awaited, shared_docstrings
+from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.retention import Operations, Sweeper, aperform, perform
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
@@ -167,17 +167,30 @@ class Lifecycle(ABC):
             SchemaTooNew: A newer version of this package has created the tables.
             SchemaForeign: The database has a `checkpoints` table of another program.
         """
-        return self._run(self._setup(searchable))
+        self._set_up(searchable)
 
-    asetup = awaited(setup)
+    async def asetup(self, *, searchable: Sequence[str] = ()) -> None:
+        """Async version of `setup`."""
+        await self._aset_up(searchable)
 
-    def _setup(self, searchable: Sequence[str], distribute: str | None = None) -> Operations[None]:
-        keys, d = searchable_keys(searchable), self._dialect.for_tenant("")
+    def _set_up(self, searchable: Sequence[str], distribute: str | None = None) -> None:
+        keys = searchable_keys(searchable)
+        self._driver.setup(self._setup_of(distribute))
+        self._run(self._index(keys))
+
+    async def _aset_up(self, searchable: Sequence[str], distribute: str | None = None) -> None:
+        keys = searchable_keys(searchable)
+        await self._driver.asetup(self._setup_of(distribute))
+        await self._arun(self._index(keys))
+
+    def _setup_of(self, distribute: str | None) -> Operation[None]:
         if distribute not in (None, "citus"):
             raise ConfigError(f'distribute must be "citus" or None, not {distribute!r}')
-        yield setup(d, distribute)
-        if missing := (yield missing_searchable(d, keys)):
-            yield make_searchable(d, missing)
+        return setup(self._dialect.for_tenant(""), distribute)
+
+    def _index(self, keys: Sequence[str]) -> Operations[None]:
+        if missing := (yield missing_searchable(self._dialect, keys)):
+            yield make_searchable(self._dialect, missing)
 
     def close(self) -> None:
         """Close what this saver opened; you cannot use it afterwards.

@@ -65,7 +65,10 @@ OnOperation = Callable[[OperationEvent], None]
 
 
 class ObservedDriver:
-    """A driver that calls `hook` when an operation has ended; an exception of the hook is only logged."""
+    """A driver that calls `hook` when an operation has ended; an exception of the hook is only logged.
+
+    What is no operation of a run, such as `setup`, is not reported.
+    """
 
     def __init__(self, driver: Driver, database: str, hook: OnOperation) -> None:
         self._driver = driver

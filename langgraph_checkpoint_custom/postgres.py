@@ -136,7 +136,7 @@ class PostgresSaver(CheckpointSaver):
             SchemaTooNew: A newer version of this package has created the tables.
             SchemaForeign: The schema has a `checkpoints` table of another program.
         """
-        self._run(self._setup(searchable, distribute))
+        self._set_up(searchable, distribute)
 
     async def asetup(
         self,
@@ -145,7 +145,7 @@ class PostgresSaver(CheckpointSaver):
         searchable: Sequence[str] = (),
     ) -> None:
         """Async version of `setup`."""
-        await self._arun(self._setup(searchable, distribute))
+        await self._aset_up(searchable, distribute)
 
     @classmethod
     def from_conn_string(

@@ -197,6 +197,14 @@ class PostgresDriver:
             return on_loop(self._connections.loop(), lambda: self._retrying(op, is_async=True))
         return at_once(self._retrying(op, is_async=False))
 
+    def setup(self, op: Operation[None]) -> None:
+        """Create or migrate the tables with `op`."""
+        self.run(op)
+
+    async def asetup(self, op: Operation[None]) -> None:
+        """Async version of `setup`."""
+        await self.arun(op)
+
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""
         return await run_aside(self._decode_workers, request.work)

@@ -64,6 +64,16 @@ class SqliteDriver:
         self._start_workers()
         self._connections.after_fork()
 
+    def setup(self, op: Operation[None]) -> None:
+        """Create or migrate the tables now, as the first operation does; if they are current, nothing is locked."""
+        if self._read_only:
+            raise read_only_error(op.name)
+        self._connections.writing(op.name, time.monotonic(), lambda writer: None)
+
+    async def asetup(self, op: Operation[None]) -> None:
+        """Async version of `setup`."""
+        await run_aside(self._readers, partial(self.setup, op))
+
     def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Send one statement and return its rows."""
         if form.access in READS:

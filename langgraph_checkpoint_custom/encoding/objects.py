@@ -100,8 +100,8 @@ class Packer:
             if cls is tuple:
                 return Ext(SINGLE, TUPLE + self._inside(cls, list(obj)))
             kind = _KINDS.get(cls)
-            if kind is None or not kind.is_direct:
-                return self._other(obj, cls, kind)
+            if kind is None:
+                return self._other(obj, cls)
             parts = kind.parts(obj, self._storable)
             try:
                 return Ext(kind.code, self._inside(cls, [kind.module, kind.name, *parts]))
@@ -134,13 +134,13 @@ class Packer:
         self._report_loss(type(obj), f"a field cannot be stored as it is ({problem})")
         return Ext(kind.code, data)
 
-    def _other(self, obj: Any, cls: type, kind: Kind | None) -> Any:
+    def _other(self, obj: Any, cls: type) -> Any:
         """Encode an object of a class that was not seen before, or that is not stored as an extension of its parts."""
         if cls is Extension:
             return Ext(obj.code, obj.data)
         if cls is DeltaSnapshot:  # It holds the value of a channel, which is not inside an object.
             return Ext(DELTA, self.pack(obj.value))
-        kind = kind or kind_of(obj, cls)
+        kind = _OTHER_KINDS.get(cls) or kind_of(obj, cls)
         if kind is None:  # An exception, a type that only a newer langgraph-checkpoint knows, or an unknown type.
             with suppress(TypeError):
                 return extension_of(obj)
@@ -150,9 +150,10 @@ class Packer:
         if kind.lost:
             self._report_loss(cls, kind.lost)
             return kind.payload(obj)
-        if len(_KINDS) >= _MOST_KINDS:
-            _KINDS.clear()
-        _KINDS[cls] = kind
+        kinds = _KINDS if kind.is_direct else _OTHER_KINDS
+        if len(kinds) >= _MOST_KINDS:
+            kinds.clear()
+        kinds[cls] = kind
         if kind.is_direct:
             return self._object(obj)
         payload, *more = kind.parts(obj, self._storable)
@@ -247,8 +248,9 @@ class Packer:
             )
 
 
-# How the objects of the classes that were seen are stored.
+# How the objects of the classes that were seen are stored: as the extension of their parts, or in another way.
 _KINDS: dict[type, Kind] = {}
+_OTHER_KINDS: dict[type, Kind] = {}
 _CONVERTED: set[type] = set()
 _MOST_KINDS = 1000  # A program may create classes without end.
 
@@ -377,3 +379,4 @@ def register_codec(cls: type[T], to_bytes: Callable[[T], bytes], from_bytes: Cal
 
     add_codec(Leaf(cls, METHOD, cls.__module__, cls.__qualname__, parts, from_bytes, CODEC))
     _KINDS.pop(cls, None)
+    _OTHER_KINDS.pop(cls, None)
