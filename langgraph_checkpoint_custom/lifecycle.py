@@ -20,7 +20,7 @@ from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import tenant_text
-from langgraph_checkpoint_custom.model.pages import AnyPage, next_page
+from langgraph_checkpoint_custom.operations.pages import AnyPage, next_page
 from langgraph_checkpoint_custom.operations.schema import make_searchable, missing_searchable, setup
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.retention import Operations, Sweeper, aperform, perform
