@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections, reply
+from langgraph_checkpoint_custom.drivers.sqlite_errors import BUSY, code_of
 from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call, CallQueue
 from langgraph_checkpoint_custom.drivers.workers import close_aside, run_aside
 from langgraph_checkpoint_custom.engine.operation import READS, Form, Offload, Operation, RoundTrip, Row, drive
@@ -136,13 +137,15 @@ class SqliteDriver:
 
     def _fetch(self, connection: sqlite3.Connection, form: Form, params: Sequence[Any]) -> list[Row]:
         try:
-            return self._connections.take(connection, form.sql, params).fetchall()
+            return connection.execute(form.sql, params).fetchall()
         except (sqlite3.Error, OverflowError) as error:
+            if code_of(error) in BUSY:
+                raise  # `writing` tries again.
             raise self._connections.wrap(error, form.operation, form.name) from error
 
     def _vacuum(self, connection: sqlite3.Connection) -> None:
-        self._connections.take(connection, "PRAGMA auto_vacuum = INCREMENTAL")
-        self._connections.take(connection, "VACUUM")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # Until then, the WAL file has the pages, too.
 
     def _answer(self, connection: sqlite3.Connection, op: Operation[T]) -> T:
@@ -159,7 +162,7 @@ class SqliteDriver:
 
     def _transaction(self, connection: sqlite3.Connection, op: Operation[T]) -> T:
         """Run an operation as a transaction."""
-        self._connections.take(connection, "BEGIN" if op.access in READS else "BEGIN IMMEDIATE")
+        connection.execute("BEGIN" if op.access in READS else "BEGIN IMMEDIATE")
         result = self._answer(connection, op)
         connection.execute("COMMIT")
         return result
@@ -179,7 +182,7 @@ class SqliteDriver:
                 self._store([call])
 
     def _together(self, connection: sqlite3.Connection, calls: Sequence[Call[Any]]) -> None:
-        self._connections.take(connection, "BEGIN IMMEDIATE")
+        connection.execute("BEGIN IMMEDIATE")
         for call in calls:
             _run_in_savepoint(connection, call)
         connection.execute("COMMIT")

@@ -20,7 +20,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from contextlib import closing, suppress
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -134,7 +134,6 @@ class SqliteConnections:
         # Guards the writer, and closing. It can only be released by its owner, so an interrupted fork can release it.
         self._lock = threading.RLock()
         self.owner = 0
-        self._since = 0.0  # When the operation of the owner began to wait.
         self.closed = False
         self.writer: sqlite3.Connection | None = None
         self.idle: list[sqlite3.Connection] = []
@@ -145,18 +144,24 @@ class SqliteConnections:
     def writing(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
         """Call `work` with the writer, under the lock; `since` is when the operation began to wait.
 
-        What it has not committed is rolled back, for example with a full disk.
+        If another process has the file, it is called again, for `busy_timeout` at most from then on, however many calls
+        wait. What it has not committed is rolled back, for example with a full disk.
         """
         owner = threading.get_ident()
         if self.owner == owner:
             self.check_not_within()
         with self._lock:
-            self.owner, self._since = owner, since
+            self.owner = owner
             writer = self.writer
             try:
                 if writer is None or writer.in_transaction or since >= self._good_until:
                     writer = self._writer(operation, since)
-                return work(writer, *args)
+                try:
+                    return work(writer, *args)
+                except sqlite3.OperationalError as error:
+                    if code_of(error) not in BUSY:
+                        raise
+                return self._retry(partial(_again, writer, work, *args), BUSY, since=since, pause=0)
             except sqlite3.Error as error:
                 raise self.wrap(error, operation) from error
             finally:
@@ -203,18 +208,6 @@ class SqliteConnections:
             raise self.wrap(error, operation) from error
         finally:
             self.reads.discard(this)
-
-    def take(self, connection: sqlite3.Connection, sql: str, params: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Execute the statement that takes the file, as soon as another process gives it free.
-
-        However many calls wait, each does for `busy_timeout` at most, from its beginning on.
-        """
-        try:
-            return connection.execute(sql, params)
-        except sqlite3.OperationalError as error:
-            if code_of(error) not in BUSY:
-                raise
-        return self._retry(lambda: connection.execute(sql, params), BUSY, since=self._since, pause=0)
 
     def check_not_within(self) -> None:
         """Raise a ConfigError if this OS thread has the lock, as in a signal handler: no part of the outer call."""
@@ -333,7 +326,7 @@ class SqliteConnections:
         try:
             writer = self._retry(self._open, UNSETTLED, OPENINGS)
             self._location = None if self._in_memory else _location(self.path)
-            if not self.shared and sys.version_info >= (3, 11):  # Otherwise `take` does not learn why it failed.
+            if not self.shared and sys.version_info >= (3, 11):  # Before, nobody learns why a statement fails.
                 writer.execute(f"PRAGMA busy_timeout = {min(IMPATIENCE, int(self._busy_timeout * 1000))}")
             self.writer = writer
         finally:
@@ -488,6 +481,12 @@ class SqliteConnections:
         except SchemaError as changed:
             return changed
         return None
+
+
+def _again(writer: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
+    if writer.in_transaction:
+        writer.rollback()
+    return work(writer, *args)
 
 
 def _location(path: str) -> tuple[int, int] | None:

@@ -153,7 +153,7 @@ async def test_many_calls_wait_for_another_process_together(
     with SqliteSaver(path, busy_timeout=1_000_000) as saver, locked(path):
         connections, long_ago = driver_of(saver)._connections, time.monotonic() - 2_000_000
         with pytest.raises(Contention):
-            connections.writing("put", long_ago, lambda writer: connections.take(writer, "BEGIN IMMEDIATE"))
+            connections.writing("put", long_ago, lambda writer: writer.execute("BEGIN IMMEDIATE"))
 
 
 async def test_a_cancelled_task_does_not_affect_its_batch(saver: SqliteSaver, path: Path) -> None:
