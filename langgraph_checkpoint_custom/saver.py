@@ -64,14 +64,14 @@ from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread, threads_of_runs
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
-from langgraph_checkpoint_custom.operations.pages import asked_page, next_page
+from langgraph_checkpoint_custom.operations.pages import asked_page, page_below
 from langgraph_checkpoint_custom.operations.read import (
     NextVersion,
     PageReply,
     Reading,
     Remember,
-    build_page,
     build_tuple,
+    build_tuples,
     get_tuple,
     get_tuple_to_write,
     list_page,
@@ -394,13 +394,15 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Source: BaseCheckpointSaver.list.
         """
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = asked_page(config, before, limit, PAGE)
-        if page is not None and self._reads_at_once(page, conditions):
-            reply = work_out(self._page_of(page, self._driver.send(*self._dialect.page_form(page))))
-            if reply:
-                yield from reply.tuples[:limit]
-                page, limit = next_page(reply.after, len(reply.tuples), limit, PAGE)
-        yield from self._pages(lambda page: self._list_page(page, conditions), page, limit, PAGE)
+        page, dialect = asked_page(config, before, limit, PAGE), self._dialect
+        if page and page.checkpoint_ns is not None and not conditions and dialect.sends_forms:
+            rows = dialect.read_rows(self._driver.send(*dialect.page_form(page)))
+            if rows is not None:
+                found = self._build_page(page, rows)
+                yield from found
+                page, limit = page_below(page, found, limit, PAGE)
+        if page:
+            yield from self._pages(lambda page: self._list_page(page, conditions), page, limit, PAGE)
 
     async def alist(
         self,
@@ -412,17 +414,21 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Async version of `list`."""
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
-        page = asked_page(config, before, limit, PAGE)
-        if page is not None and self._reads_at_once(page, conditions):
-            reply = self._page_of(page, await self._driver.asend(*self._dialect.page_form(page)))
-            if isinstance(reply, Offload):
-                reply = await self._driver.aoffload(reply)
-            if reply:
-                for found in reply.tuples[:limit]:
-                    yield found
-                page, limit = next_page(reply.after, len(reply.tuples), limit, PAGE)
-        async for found in self._apages(lambda page: self._list_page(page, conditions), page, limit, PAGE):
-            yield found
+        page, dialect = asked_page(config, before, limit, PAGE), self._dialect
+        if page and page.checkpoint_ns is not None and not conditions and dialect.sends_forms:
+            rows = dialect.read_rows(await self._driver.asend(*dialect.page_form(page)))
+            if rows is not None:
+                found: Sequence[CheckpointTuple]
+                if (size := size_of(rows)) < OFFLOAD_BYTES:
+                    found = self._build_page(page, rows)
+                else:
+                    found = await self._driver.aoffload(Offload(size, partial(self._build_page, page, rows)))
+                for each in found:
+                    yield each
+                page, limit = page_below(page, found, limit, PAGE)
+        if page:
+            async for each in self._apages(lambda page: self._list_page(page, conditions), page, limit, PAGE):
+                yield each
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -570,13 +576,21 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """Build the checkpoint that a driver has read."""
         return build_tuple(self._dialect, self._codec, self.get_next_version, self._remember, rows)
 
+    def _build_page(self, page: Page, rows: Sequence[Row]) -> Sequence[CheckpointTuple]:
+        """Build the checkpoints of a page that a driver has read."""
+        if page.limit == 1:
+            one = build_tuple(self._dialect, self._codec, self.get_next_version, None, rows)
+            return [one] if one else ()
+        return build_tuples(self._dialect, self._codec, self.get_next_version, rows, ())
+
     def _put(self, encoded: Encoded) -> Operation[Encoded]:
         return put(self._dialect, encoded, only_newest=self._must_be_newest(encoded.row))
 
     def _remember_stored(self, encoded: Encoded) -> RunnableConfig:
         """Remember the blobs of a stored checkpoint; return the config that names it."""
-        thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
-        self._remember(thread_id, checkpoint_ns, checkpoint_id, encoded.known, parent_id)
+        thread_id, checkpoint_ns, checkpoint_id, parent_id, *_ = encoded.row
+        if encoded.known or self._blob_cache.entries:
+            self._remember(thread_id, checkpoint_ns, checkpoint_id, encoded.known, parent_id)
         return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _remember(
@@ -618,19 +632,6 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:
         names = texts("channel", channels, MAX_NAME)
         return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
-
-    def _reads_at_once(self, page: Page, conditions: Sequence[Condition]) -> bool:
-        """Whether one statement may read the first page of a list, and nothing is to be decided before."""
-        return page.checkpoint_ns is not None and not conditions and self._dialect.sends_forms
-
-    def _page_of(self, page: Page, rows: Sequence[Row]) -> PageReply | Offload | None:
-        """Build what a driver has read at once, or return an `Offload` that does; None if that is not all."""
-        if self._dialect.select_rest(rows):
-            return None
-        found = self._dialect.rows(rows)
-        size = size_of(found)
-        build = partial(build_page, self._dialect, self._codec, self.get_next_version, page, found)
-        return build() if size < OFFLOAD_BYTES else Offload(size, build)
 
     def _list_page(self, page: Page, conditions: Sequence[Condition]) -> Operation[PageReply]:
         return list_page(self._dialect, self._codec, self.get_next_version, page, conditions)

@@ -240,7 +240,7 @@ ACROSS_THREADS = {
 CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")
 CONTINUING = {
     "select_sends_of",
-    "select_chunks_of",
+    "select_values_of",
     "limit_waiting",
     "free_pages",
     "give_back_page",

@@ -133,9 +133,11 @@ class Condition(NamedTuple):
 
 def wanted(filter: Mapping[str, Any] | None) -> Sequence[Condition]:
     """Check a filter, and return its conditions."""
-    if filter is not None and not isinstance(filter, Mapping):
+    if filter is None:
+        return ()
+    if not isinstance(filter, Mapping):
         raise ConfigError(f"a filter is a dict of metadata keys and values, not {filter!r}")
-    return [condition for key, value in (filter or {}).items() for condition in _conditions(key, value)]
+    return [condition for key, value in filter.items() for condition in _conditions(key, value)]
 
 
 def _conditions(key: Any, value: Any) -> list[Condition]:

@@ -350,12 +350,6 @@ def newest(config: RunnableConfig) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}}
 
 
-def namespace_of(config: RunnableConfig) -> str | None:
-    """The namespace to which a config restricts a list; None means all."""
-    checkpoint_ns = configurable(config).get("checkpoint_ns")
-    return None if checkpoint_ns is None else text("checkpoint_ns", checkpoint_ns, MAX_NAME)
-
-
 def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:
     """The config of a stored checkpoint: only the three keys, nothing else from the caller's config."""
     return {

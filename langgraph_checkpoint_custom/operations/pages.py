@@ -18,16 +18,18 @@ from heapq import nlargest
 from typing import NamedTuple, TypeVar
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.engine.operation import Steps
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Ahead, Page, before_id, key_of, namespace_of, right_above
+from langgraph_checkpoint_custom.engine.operation import Steps, one_trip
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Ahead, Page, before_id, key_of, right_above
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 AnyPage = TypeVar("AnyPage", ThreadPage, Page)
 
-# Keys of a thread that are read at once, if it has no more. They are on about 20 pages of the index.
-SMALL = 1_000
+# Keys of a thread that are read at once, if it has no more: for each row that is asked for, and at most. 1,000 keys are
+# on about 20 pages of the index.
+FOR_A_ROW, SMALL = 20, 1_000
 # Namespaces of a larger thread whose newest keys are read one after the other. To find the place of each in the index
 # takes three or four pages. Those of more namespaces are found by reading all keys of the thread: 60 on a page.
 SPACES = 10
@@ -62,8 +64,9 @@ def asked_page(
     """Return the first page of a list, given LangGraph's arguments; of `most` rows at most. None if `limit` is 0."""
     thread_id = checkpoint_ns = exact = None
     if config:
-        thread_id, _, exact = key_of(config)
-        checkpoint_ns = namespace_of(config)
+        thread_id, checkpoint_ns, exact = key_of(config)
+        if config["configurable"].get("checkpoint_ns") is None:
+            checkpoint_ns = None  # All namespaces.
     if limit == 0:
         return None
     return first_page(thread_id, checkpoint_ns, exact, before_id(before), most if limit is None else min(limit, most))
@@ -84,6 +87,16 @@ def next_page(after: AnyPage | None, found: int, limit: int | None, most: int) -
         return None, limit
     # If the database cannot evaluate a filter, a page may hold fewer matches than requested; then ask for a full page.
     return after._replace(limit=min(limit, most) if limit is not None and found == after.limit else most), limit
+
+
+def page_below(
+    page: Page, found: Sequence[CheckpointTuple], limit: int | None, most: int
+) -> tuple[Page | None, int | None]:
+    """As `next_page`, after a page of a namespace without a filter."""
+    if len(found) < page.limit or len(found) == limit:
+        return None, limit
+    last = key_of(found[-1].config).checkpoint_id or ""
+    return next_page(page._replace(before=last), len(found), limit, most)
 
 
 # Which checkpoints are read for a page
@@ -114,8 +127,8 @@ def piece_of(d: SqlDialect, page: Page) -> Steps[Piece | None]:
     """Return what to read for a page; None if there is nothing.
 
     Round trips: none for the checkpoints of a namespace, and for those of all threads without a filter. With a filter
-        over all threads, one for each 5,000 checkpoints. For a thread, one for each 2,000 checkpoints, and two more at
-        first if it has more than 1,000.
+        over all threads, one for each 5,000 checkpoints. For a thread one, and one for each 2,000 checkpoints if it has
+        more than 1,000, or more than 20 for each row that is asked for.
     """
     if page.thread_id is not None and page.checkpoint_ns is None:
         return (yield from _of_thread(d, page))
@@ -153,9 +166,11 @@ def _of_thread(d: SqlDialect, page: Page) -> Steps[Piece | None]:
 
 def _first_keys(d: SqlDialect, page: Page) -> Steps[Ahead]:
     """Read all keys of a small thread, or the namespaces of a larger one if they are few."""
-    thread_id = page.thread_id or ""
-    (keys,) = yield d.ask("select_keys", thread_id=thread_id, limit=SMALL + 1)
-    if len(keys) <= SMALL:
+    thread_id, small = page.thread_id or "", min(FOR_A_ROW * page.limit, SMALL)
+    asked_keys = d.ask("select_keys", thread_id=thread_id, limit=small + 1)
+    asked_spaces = d.ask("select_namespaces", thread_id=thread_id, limit=SPACES + 1)
+    keys, found = yield one_trip([asked_keys, asked_spaces])
+    if len(keys) <= small:
         asked = [
             (checkpoint_id, checkpoint_ns)
             for checkpoint_id, checkpoint_ns in keys
@@ -163,7 +178,6 @@ def _first_keys(d: SqlDialect, page: Page) -> Steps[Ahead]:
         ]
         spaces = list({checkpoint_ns for _, checkpoint_ns in keys})
         return Ahead(sorted(asked, reverse=True), spaces, following=0)
-    (found,) = yield d.ask("select_namespaces", thread_id=thread_id, limit=SPACES + 1)
     return Ahead([], [row[0] for row in found] if len(found) <= SPACES else None, following=page.limit)
 
 

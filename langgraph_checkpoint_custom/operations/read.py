@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, 
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
-from langgraph_checkpoint_custom.operations.pages import Piece, piece_of
+from langgraph_checkpoint_custom.operations.pages import piece_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _PATH_TASK_IDX = itemgetter(6, 5, 7)
@@ -67,7 +67,7 @@ def writes_of(rows: Iterable[Row], kind: str = "write") -> list[TupleRow]:
 def rows_of(d: SqlDialect, request: RoundTrip) -> Steps[Sequence[Row]]:
     """Return the rows of checkpoints, with their writes and blobs.
 
-    Round trips: 1; on SQLite 2 if there are chunks, or sends of an old format.
+    Round trips: 1; on SQLite 2 if there are blobs, or sends of an old format, and 3 if there are chunks.
     """
     (rows,) = yield request
     return (yield from complete(d, rows))
@@ -75,8 +75,12 @@ def rows_of(d: SqlDialect, request: RoundTrip) -> Steps[Sequence[Row]]:
 
 def complete(d: SqlDialect, rows: list[Row]) -> Steps[Sequence[Row]]:
     """Return the rows of a reply with the rest of their checkpoints."""
-    if rest := d.select_rest(rows):
-        rows += [row for reply in (yield rest) for row in reply]
+    found = rows
+    for _ in ("blobs", "chunks"):
+        if not (rest := d.select_rest(found)):
+            break
+        found = [row for reply in (yield rest) for row in reply]
+        rows += found
     return d.rows(rows)
 
 
@@ -151,14 +155,6 @@ def list_page(
     return PageReply(tuples, piece.after(_page_places(rows)))
 
 
-def build_page(
-    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, page: Page, rows: Sequence[Row]
-) -> PageReply:
-    """Build the reply from the rows of a page of a namespace without a filter."""
-    tuples = build_tuples(d, codec, next_version, rows, ())
-    return PageReply(tuples, Piece(page, None).after(_page_places(rows)))
-
-
 def _page_places(rows: Sequence[Row]) -> Sequence[tuple[str, str, str]]:
     """The id, thread and namespace of each checkpoint, as `Piece.after` takes them."""
     return [(row[3], row[1], row[2]) for row in rows if row[0] == "checkpoint"]
@@ -206,7 +202,7 @@ def _ordinary(
     if not type_ == type2 == MSGPACK or plain is None:
         return None
     pending: Any = []
-    for kind, _, _, _, channel, task_id, _, _, type_, data, *_ in in_order(others) if others else ():
+    for kind, _, _, _, channel, task_id, _, _, type_, data, *_ in sorted(others, key=_PATH_TASK_IDX):
         if kind != "write" or type_ not in (MSGPACK, NULL):
             return None
         pending.append((task_id, channel, None if type_ == NULL else plain(data)))

@@ -26,6 +26,7 @@ from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
     ABOVE_THREADS,
+    AFTER_ALL,
     KIND_MARK,
     TENANT_MARK,
     CheckpointRow,
@@ -57,6 +58,7 @@ class Layout:
         first_put: As `put`, the first checkpoint of a thread; also stores the row of the thread, if one statement can.
         latest: Reads the rows of the newest checkpoint of a thread and namespace, which are the parameters: `TupleRow`.
         exact: Reads the rows of the checkpoint of a key: `TupleRow`.
+        newest: Reads the same as `latest`, as the first page of a list of one.
         page: Reads the rows of a page of a namespace without a filter: `TupleRow`.
         writes: What stores that many writes of a task.
     """
@@ -69,6 +71,7 @@ class Layout:
     first_put: Form
     latest: Form
     exact: Form
+    newest: Form
     page: Form
     writes: Mapping[int, Form]
 
@@ -327,7 +330,8 @@ class SqlDialect(ABC):
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint: `TupleRow`. `select_rest` reads those that are left."""
-        return self.ask("rows_of_latest" if key.checkpoint_id is None else "rows_of_exact", **key._asdict())
+        form, params = self.read_form(key)
+        return self._send(form.with_params(params))
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads the rows of one checkpoint, and its parameters."""
@@ -339,8 +343,8 @@ class SqlDialect(ABC):
         return self._shared.layout.exact, (thread_id, checkpoint_ns, checkpoint_id)
 
     def read_rows(self, reply: Sequence[Row]) -> Sequence[Row] | None:
-        """The rows of the reply to `read_form`; None if there is more of the checkpoint: on SQLite, its blobs."""
-        return self.rows(reply)
+        """The rows of the reply to `read_form` or `page_form`; None if there is more of a checkpoint: `select_rest`."""
+        return self.rows(reply) if self.tenant else reply
 
     def select_page(self, page: Page) -> RoundTrip:
         """Read the rows of one page of a list: `TupleRow`. `select_rest` reads those that are left."""
@@ -348,8 +352,12 @@ class SqlDialect(ABC):
 
     def page_form(self, page: Page) -> tuple[Form, tuple[str | int, ...]]:
         """What reads the rows of a page of a namespace without a filter, and its parameters."""
-        thread_id = self.stored_thread(page.thread_id or "")
-        return self._shared.layout.page, (thread_id, page.checkpoint_ns or "", page.floor, page.before, page.limit)
+        thread_id, checkpoint_ns, floor, before, _, _, _, limit, _ = page
+        if limit == 1 and before == AFTER_ALL and not floor:  # As `get_tuple`.
+            return self._shared.layout.newest, self.read_form(Key(thread_id or "", checkpoint_ns or "", None))[1]
+        if self.tenant:
+            thread_id = self.stored_thread(thread_id or "")
+        return self._shared.layout.page, (thread_id or "", checkpoint_ns or "", floor, before, limit)
 
     def select_rest(self, rows: Sequence[Row]) -> RoundTrip | None:
         """Read what is left of the checkpoints of these rows; None if they are complete."""

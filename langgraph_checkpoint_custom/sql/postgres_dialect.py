@@ -193,6 +193,7 @@ def _layout(schema: str, name: str | None) -> Layout:
             ("insert_first_checkpoint", "insert_first_checkpoints"),
         )
     )
+    latest = _read_form(texts, "rows_of_latest", "rows_of_each_latest")
     writes = Batching(_first_four, partial(_write_together, texts), _no_rows)
     return Layout(
         name,
@@ -201,8 +202,9 @@ def _layout(schema: str, name: str | None) -> Layout:
         put=put,
         first_put=put if name else first_put,  # Citus has no statement that inserts into two tables.
         put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
-        latest=_read_form(texts, "rows_of_latest", "rows_of_each_latest"),
+        latest=latest,
         exact=_read_form(texts, "rows_of_exact", "rows_of_each_exact"),
+        newest=latest._replace(operation="list_page", batching=None),
         page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"]),
         writes={
             size: Form("put_writes", "write", "insert_few_writes", with_rows(texts["insert_few_writes"], size), writes)

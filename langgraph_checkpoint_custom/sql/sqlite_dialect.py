@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from functools import cache, lru_cache
 from json.encoder import encode_basestring
 from types import MappingProxyType
@@ -61,10 +60,7 @@ class SqliteDialect(SqlDialect):
     def __init__(self, path: str) -> None:
         super().__init__(SharedLayout(_layout(), is_certain=True), location=path, schema="main")
 
-    @property
-    def sends_forms(self) -> bool:
-        """True: the layout is known, and nothing is sent around a form."""
-        return True
+    sends_forms = True  # The layout is known, and nothing is sent around a form.
 
     def shipped(self) -> Sequence[str]:
         """The lines of `shipped.txt`."""
@@ -122,29 +118,46 @@ class SqliteDialect(SqlDialect):
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads one checkpoint and its writes, and its parameters."""
-        form, params = super().read_form(key)
-        return form, params * (3 if key.checkpoint_id is None else 2)
+        thread_id, checkpoint_ns, checkpoint_id = key
+        if self.tenant:
+            thread_id = self.stored_thread(thread_id)
+        if checkpoint_id is None:
+            return self._shared.layout.latest, (thread_id, checkpoint_ns) * 3
+        return self._shared.layout.exact, (thread_id, checkpoint_ns, checkpoint_id) * 2
 
     def read_rows(self, reply: Sequence[Row]) -> Sequence[Row] | None:
-        """The rows of the reply; None if the checkpoint has blobs, or may have sends of its parent."""
-        if reply:
-            first = reply[0]
-            if first[_CHANNELS] or (first[0] == "checkpoint" and first[_PARENT] and first[_FORMAT] < FORMAT_WITH_SENDS):
+        """The rows of the reply; None if a checkpoint has blobs, or may have sends of its parent."""
+        for row in reply:
+            if row[0] != "checkpoint":  # The checkpoints are the first rows.
+                break
+            if row[_CHANNELS] or (row[_PARENT] and row[_FORMAT] < FORMAT_WITH_SENDS):
                 return None
-        return self.rows(reply)
+        return self.rows(reply) if self.tenant else reply
 
     def select_rest(self, rows: Sequence[Row]) -> RoundTrip | None:
-        """Read the chunks of blobs, and the sends of checkpoints in an old format; None if there are none."""
-        sends, chunks = [], []
-        for kind, thread_id, checkpoint_ns, checkpoint_id, name, _, path, form, *_ in rows:
-            if kind == "checkpoint" and name and form < FORMAT_WITH_SENDS:
-                sends.append((thread_id, checkpoint_ns, checkpoint_id, name))
+        """Read the blobs of checkpoints, the sends of those in an old format, and the chunks of blobs."""
+        sends: list[tuple[str, ...]] = []
+        values: dict[tuple[str, ...], None] = {}  # Several checkpoints may share a blob.
+        for kind, thread_id, checkpoint_ns, checkpoint_id, name, _, path, form, *_, channels, versions in rows:
+            if kind == "checkpoint":
+                if channels:
+                    pairs = zip(self._texts_in(channels), self._texts_in(versions), strict=False)
+                    values |= dict.fromkeys((thread_id, checkpoint_ns, *pair) for pair in pairs)
+                if name and form < FORMAT_WITH_SENDS:
+                    sends.append((thread_id, checkpoint_ns, checkpoint_id, name))
             elif kind == "blob" and path:
-                with suppress(ValueError, TypeError):  # Whoever decodes the blob raises an error with its location.
-                    chunks += [(thread_id, checkpoint_ns, name, chunk) for chunk in dict.fromkeys(self.names(path))]
-        asked = {"select_sends_of": sends, "select_chunks_of": chunks}
+                values |= dict.fromkeys((thread_id, checkpoint_ns, name, chunk) for chunk in self._texts_in(path))
+        asked = {"select_sends_of": sends, "select_values_of": list(values)}
         statements = [self.statement(name, keys=_ENCODE(keys)) for name, keys in asked.items() if keys]
         return self._send(*statements) if statements else None
+
+    def _texts_in(self, value: str) -> list[str]:
+        """A list from its JSON text; empty if it is damaged: whoever decodes the row raises an error that names it."""
+        try:
+            found = self.names(value)
+            return found if type(found) is list and set(map(type, found)) == {str} else []
+        except ValueError:
+            return []
 
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs, whose keys are one list."""
@@ -192,8 +205,9 @@ def _layout() -> Layout:
         put=put,
         first_put=put,
         put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
-        latest=Form("get_tuple", "read", "read_latest", texts["read_latest"]),
-        exact=Form("get_tuple", "read", "read_exact", texts["read_exact"]),
+        latest=Form("get_tuple", "read", "rows_of_latest", texts["rows_of_latest"]),
+        exact=Form("get_tuple", "read", "rows_of_exact", texts["rows_of_exact"]),
+        newest=Form("list_page", "read", "rows_of_latest", texts["rows_of_latest"]),
         page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"]),
         writes={
             size: Form("put_writes", "write", "insert_few_writes", with_rows(insert, size))

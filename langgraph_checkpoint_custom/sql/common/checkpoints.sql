@@ -63,21 +63,6 @@ WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkp
 
 -- A read is a page of checkpoints and, of these, the checkpoints themselves, their blobs, chunks, writes and sends.
 
--- name: rows_of_latest
-WITH page AS MATERIALIZED (
-    -- include: from_checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
-    ORDER BY checkpoint_id DESC LIMIT 1
-)
--- include: rows_of_one
-
--- name: rows_of_exact
-WITH page AS MATERIALIZED (
-    -- include: from_checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
-)
--- include: rows_of_one
-
 -- fragment: with_page_of_namespace
 WITH page AS MATERIALIZED (
     -- include: from_checkpoints

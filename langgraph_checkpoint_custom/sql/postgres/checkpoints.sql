@@ -160,6 +160,22 @@ WITH page AS MATERIALIZED (
 -- OFFSET 0: if statistics are wrong, a generic plan would otherwise find the ids in the index of all threads.
 SELECT checkpoint_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s OFFSET 0
 
+-- name: rows_of_latest
+-- differs: one statement reads the blobs and their chunks, too, so that there is one round trip.
+WITH page AS MATERIALIZED (
+    -- include: from_checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+)
+-- include: rows_of_one
+
+-- name: rows_of_exact
+WITH page AS MATERIALIZED (
+    -- include: from_checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+)
+-- include: rows_of_one
+
 -- name: rows_of_each_latest
 -- rows_of_latest for a batch.
 WITH page AS MATERIALIZED (

@@ -55,13 +55,15 @@ SELECT
     'write', w.thread_id, w.checkpoint_ns, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL
 
--- What `get_tuple` sends first: a checkpoint and its writes. If it has blobs or sends of its parent, the operation
--- `get_tuple` reads everything. Parameters go by position.
+-- Parameters go by position.
 
--- name: read_latest
-SELECT * FROM (
-    -- include: checkpoint_row
-    FROM checkpoints c WHERE thread_id = ? AND checkpoint_ns = ? AND NOT hidden ORDER BY checkpoint_id DESC LIMIT 1
+-- name: rows_of_latest
+-- differs: without blobs, chunks and sends, which few checkpoints have. `select_rest` reads them by key.
+-- include: checkpoint_row
+FROM checkpoints c WHERE rowid = (
+    SELECT rowid FROM checkpoints
+    WHERE thread_id = ? AND checkpoint_ns = ? AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
 )
 UNION ALL
 -- include: write_row
@@ -71,7 +73,7 @@ FROM writes w WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = (
     ORDER BY checkpoint_id DESC LIMIT 1
 )
 
--- name: read_exact
+-- name: rows_of_exact
 -- include: checkpoint_row
 FROM checkpoints c WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 UNION ALL
@@ -80,12 +82,12 @@ FROM writes w WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 
 -- fragment: from_checkpoints
 -- A page has the keys: reading the documents and the metadata from their rows costs less than copying them.
-SELECT rowid AS row, thread_id, checkpoint_ns, checkpoint_id, blob_channels, blob_versions FROM checkpoints
+SELECT rowid AS row, thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
 
 -- fragment: with_page_of_thread
 -- The rows between two ids in each of some namespaces.
 WITH page AS MATERIALIZED (
-    SELECT c.rowid AS row, c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.blob_channels, c.blob_versions
+    SELECT c.rowid AS row, c.thread_id, c.checkpoint_ns, c.checkpoint_id
     FROM json_each(:namespaces) AS n
     CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = n.value
         AND c.checkpoint_id BETWEEN (:lows ->> n.key) AND (:highs ->> n.key)
@@ -99,7 +101,7 @@ WITH page AS MATERIALIZED (
 SELECT checkpoint_id, checkpoint_ns FROM checkpoints WHERE thread_id = :thread_id LIMIT -1
 
 -- fragment: rows_of_page
--- differs: without chunks and sends, which few checkpoints have. They are read by key, as the rest.
+-- differs: as rows_of_latest.
 -- include: checkpoint_row
 FROM page p CROSS JOIN checkpoints c ON c.rowid = p.row
 UNION ALL
@@ -107,19 +109,6 @@ UNION ALL
 FROM page p
 CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
     AND w.checkpoint_id = p.checkpoint_id
-UNION ALL
-SELECT
-    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, b.chunks, NULL, b.type, b.value,
-    NULL, NULL, NULL, NULL
-FROM (
-    SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.value AS channel, p.blob_versions ->> c.key AS version
-    FROM page p CROSS JOIN json_each(p.blob_channels) AS c WHERE p.blob_channels <> '[]'
-) AS r
-CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
-    AND b.channel = r.channel AND b.version = r.version
-
--- fragment: rows_of_one
--- include: rows_of_page
 
 -- name: select_sends_of
 -- The pending sends of a checkpoint older than format 4 are writes of its parent.
@@ -130,9 +119,10 @@ FROM json_each(:keys) AS k
 CROSS JOIN writes w ON w.thread_id = k.value ->> 0 AND w.checkpoint_ns = k.value ->> 1
     AND w.checkpoint_id = k.value ->> 3 AND w.channel = '__pregel_tasks'
 
--- name: select_chunks_of
+-- name: select_values_of
+-- The blobs of checkpoints, or the chunks of blobs.
 SELECT
-    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value,
+    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, b.chunks, NULL, b.type, b.value,
     NULL, NULL, NULL, NULL
 FROM json_each(:keys) AS k
 CROSS JOIN blobs b ON b.thread_id = k.value ->> 0 AND b.checkpoint_ns = k.value ->> 1
