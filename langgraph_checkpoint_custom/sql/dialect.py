@@ -314,9 +314,15 @@ class SqlDialect(ABC):
 
     def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> tuple[Any, ...]:
         """The parameters of `writes_form`."""
-        thread_id = self.stored_thread(key.thread_id) if self.tenant else key.thread_id
-        location = (thread_id, *key[1:], *rows[0][1:4])
-        return tuple([cell for row in rows for cell in (*location, row.idx, row.channel, row.type, row.value)])
+        thread_id, checkpoint_ns, checkpoint_id = key
+        if self.tenant:
+            thread_id = self.stored_thread(thread_id)
+        params: list[Any] = []
+        for channel, task_id, task_path, run_id, idx, type_, value in rows:
+            params += (
+                thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, run_id, idx, channel, type_, value,
+            )  # fmt: skip
+        return tuple(params)
 
     @abstractmethod
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
