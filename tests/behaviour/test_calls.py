@@ -20,7 +20,7 @@ from tests.stores import Client, Store
 
 PACKAGE = Path(langgraph_checkpoint_custom.__file__).parent
 # The most calls of each method, and in how many modules.
-CALLS = {"put": (32, 10), "put_writes": (32, 10), "get_tuple": (32, 10), "list": (52, 14)}
+CALLS = {"put": (32, 10), "put_writes": (32, 10), "get_tuple": (32, 10), "list": (40, 12)}
 # Calls until connections, prepared statements and remembered texts are there.
 WARM = 10
 
