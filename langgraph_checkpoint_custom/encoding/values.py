@@ -20,9 +20,9 @@ location, because threads are copied inside the database, without a key.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any
 
@@ -34,17 +34,25 @@ from langgraph_checkpoint_custom.encoding.allowlist import cipher_and_inner
 from langgraph_checkpoint_custom.encoding.chunks import is_large
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.objects import pack
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer, OnInexact, OnLoad, exact_serializer
+from langgraph_checkpoint_custom.encoding.serde import (
+    MSGPACK,
+    ExactSerializer,
+    OnInexact,
+    OnLoad,
+    exact_serializer,
+)
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import Location
 
 CHUNKED = "p"
 COMPRESSED = "z"
 BOUND = "b"
+_COMPRESSED_MSGPACK = f"{MSGPACK}|{COMPRESSED}"
 DIGEST = 16  # Bytes. They are enough, because searching for a collision needs the key.
 
-# Bytes. Compressing a smaller value takes about as long as storing the saved bytes (20 µs), and rows are padded anyway.
-COMPRESS_FROM = 1000
+# Bytes. PostgreSQL keeps a row of up to 2 KB in one piece: such a value, and a checkpoint's keys and metadata.
+# Compressing a smaller value, and decompressing it with each read, takes longer than storing the saved bytes.
+COMPRESS_FROM = 1600
 LEVEL = 1  # Level 3 saves 5 % more of a chat and takes twice as long.
 # Bytes. Up to this size, level -1 takes a third of the time and leaves a fifth more bytes.
 SMALL, SMALL_LEVEL = 4_096, -1
@@ -119,8 +127,10 @@ class ValueCodec:
         """Decodes bytes of the type msgpack without layers."""
         self.decode: Callable[[TypedBytes], Any] = self._serde.loads_typed
         """Decodes the type and bytes that `encode` or `unseal` returned; errors of the serializer pass through."""
-        self.plain = unpack if self._reads_plain else None
-        """Like `unpack`, for the bytes of a row of the type msgpack; None if unencrypted rows must not be read."""
+        self.plain: Mapping[str | None, Callable[[Any], Any]] = {}
+        """What decodes the bytes of a row of msgpack, compressed or not, by its type; empty if it must be encrypted."""
+        if unpack and self._reads_plain:
+            self.plain = {MSGPACK: unpack, _COMPRESSED_MSGPACK: partial(_unpack, unpack)}
 
     @cached_property
     def plaintext_keys(self) -> Collection[str] | None:
@@ -270,6 +280,10 @@ def _decompress(data: bytes) -> bytes:
         return decompressor.decompress(data)
     finally:
         _DECOMPRESSORS.append(decompressor)
+
+
+def _unpack(unpack: Callable[[bytes], Any], data: bytes) -> Any:
+    return unpack(_decompress(data))
 
 
 def _of_cipher(type_: str) -> tuple[str, str]:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
@@ -151,7 +150,7 @@ def _decode(codec: ValueCodec, key: Key, rows: Sequence[Row], collected: Mapping
         if channel not in collected:
             continue
         try:
-            value = plain(row[7]) if plain and type_ == MSGPACK else _write(codec, key, row)
+            value = plain[type_](row[7]) if type_ in plain else _write(codec, key, row)
         except Exception:  # Any error that an object raises: reading it in the other way raises one with its location.
             _write(codec, key, row)
             raise

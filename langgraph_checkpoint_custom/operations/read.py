@@ -198,15 +198,15 @@ def _ordinary(
 ) -> CheckpointTuple | None:
     """Build a checkpoint from bytes in clear, as nearly all are; None if there is more to do."""
     _, thread_id, checkpoint_ns, checkpoint_id, parent_id, _, _, _, type_, document, type2, data2, channels, _ = head
-    plain: Any = codec.plain  # If bytes are missing, it raises an error.
-    if not type_ == type2 == MSGPACK or plain is None:
+    plain = codec.plain  # If bytes are missing, what it has raises an error.
+    if type_ not in plain or type2 not in plain:
         return None
     pending: Any = []
-    for kind, _, _, _, channel, task_id, _, _, type_, data, *_ in sorted(others, key=_PATH_TASK_IDX):
-        if kind != "write" or type_ not in (MSGPACK, NULL):
+    for kind, _, _, _, channel, task_id, _, _, type_of_write, data, *_ in sorted(others, key=_PATH_TASK_IDX):
+        if kind != "write" or not (type_of_write in plain or type_of_write == NULL):
             return None
-        pending.append((task_id, channel, None if type_ == NULL else plain(data)))
-    checkpoint, found = plain(document), plain(data2)
+        pending.append((task_id, channel, None if type_of_write == NULL else plain[type_of_write](data)))
+    checkpoint, found = plain[type_](document), plain[type2](data2)
     if type(checkpoint) is not dict or type(checkpoint.get("channel_values")) is not dict:
         return None
     if type(found) is not dict or "thread_id" in found:
@@ -216,7 +216,7 @@ def _ordinary(
             blob = blobs.get((channel, version))
             if not blob or blob.type != MSGPACK or blob.path or checkpoint["channel_versions"].get(channel) != version:
                 return None
-            checkpoint["channel_values"][channel] = plain(blob.value)
+            checkpoint["channel_values"][channel] = codec.unpack(blob.value or b"")
     own = config_of(thread_id, checkpoint_ns, checkpoint_id)
     parent = config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None
     return CheckpointTuple(own, checkpoint, found, parent, pending)  # type: ignore[arg-type]
