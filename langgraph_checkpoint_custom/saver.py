@@ -42,7 +42,6 @@ from langgraph_checkpoint_custom.engine.operation import (
     Offload,
     Operation,
     Row,
-    work_out,
 )
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.filter import Condition, wanted
@@ -147,7 +146,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             and the next checkpoint of the other raises `CheckpointConflict`; a run that you start from an older
             checkpoint still forks. "allow", as in LangGraph's savers: both succeed, and the result of one is not seen
             again.
-        compress: Whether to compress values of 1,000 bytes or more with Zstandard, unless they are encrypted. The
+        compress: Whether to compress values of 1,600 bytes or more with Zstandard, unless they are encrypted. The
             default is True on PostgreSQL, where it saves time and space, and False on SQLite, where it makes files
             about half as large but reading and writing slower. Both forms are read with either setting; `reencrypt()`
             converts stored values to the current setting.
@@ -306,12 +305,16 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx).
         Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
         """
-        key, rows, claim = work_out(encode_writes(self._codec, config, writes, task_id, task_path))
-        form = self._dialect.writes_form(rows)
-        if form and claim is None and self._dialect.sends_forms:
-            self._driver.send(form, self._dialect.writes_params(key, rows))
+        encoded = encode_writes(self._codec, config, writes, task_id, task_path)
+        if isinstance(encoded, Offload):
+            encoded = encoded.work()
+        key, rows, claim = encoded
+        dialect = self._dialect
+        form = dialect.writes_form(rows)
+        if form and claim is None and dialect.sends_forms:
+            self._driver.send(form, dialect.writes_params(key, rows))
         else:
-            self._driver.run(put_writes(self._dialect, key, rows, claim))
+            self._driver.run(put_writes(dialect, key, rows, claim))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

@@ -87,7 +87,7 @@ def encode_checkpoint(
         type_, data = document
         if len(data) >= codec.seals_from or type_ != MSGPACK:
             type_, data = codec.seal(type_, data, location_of_checkpoint(parent.checkpoint_ns, checkpoint["id"]))
-        inline = list(map(channel_text, values))
+        inline = tuple(map(channel_text, values))
         if "counters_since_delta_snapshot" not in merged:
             return Encoded(row_of(codec, parent, checkpoint, merged, (type_, data), inline, ()), claim)
         delta, replayed, references = deltas_of(parent, checkpoint, merged, new_versions)
@@ -190,7 +190,7 @@ def encode_rows(
         except Exception as error:
             fail(location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel), error)
         seals = seals or len(data) >= codec.seals_from or "|" in type_
-        rows[idx] = WriteRow(channel, task_id, task_path, run_id, idx, type_, data)
+        rows[idx] = WriteRow(task_id, task_path, run_id, idx, channel, type_, data)
     found = list(rows.values())
     if not seals:
         return EncodedWrites(key, found, claim)

@@ -122,11 +122,11 @@ class BlobRef(NamedTuple):
 class WriteRow(NamedTuple):
     """A row of `writes`: one output of one task. `idx` is negative for the special writes of `WRITES_IDX_MAP`."""
 
-    channel: str
     task_id: str
     task_path: str
     run_id: str | None
     idx: int
+    channel: str
     type: str
     value: bytes
 

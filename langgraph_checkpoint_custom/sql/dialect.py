@@ -287,11 +287,16 @@ class SqlDialect(ABC):
         return self._send(form.with_params(params))
 
     @abstractmethod
-    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
+    def put_checkpoint(
+        self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool, waits: bool = True
+    ) -> RoundTrip:
         """Store a checkpoint and its blobs, unless something that it needs is missing; `store_checked` completes it.
 
-        Each row of the reply is a problem, and if there are any, nothing was stored:
+        With `waits`, it waits for the lock of the thread first. A checkpoint that refers to blobs only, with neither a
+        claim nor `only_newest`, can do without. Each row of the reply is a problem, and if there are any, nothing was
+        stored:
 
+        - ("lock", None): somebody holds the lock of the thread alone; not with `waits`.
         - ("value", channel): a blob that the checkpoint refers to is missing.
         - ("parent", None): the parent is needed and missing.
         - ("hidden parent", None): the parent is needed and hidden. `even_if_hidden` accepts that.
@@ -312,17 +317,15 @@ class SqlDialect(ABC):
         """
         return self._shared.layout.writes.get(len(rows))
 
-    def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> tuple[Any, ...]:
+    def writes_params(self, key: Key, rows: Sequence[WriteRow]) -> list[Any]:
         """The parameters of `writes_form`."""
-        thread_id, checkpoint_ns, checkpoint_id = key
         if self.tenant:
-            thread_id = self.stored_thread(thread_id)
+            key = key._replace(thread_id=self.stored_thread(key.thread_id))
         params: list[Any] = []
-        for channel, task_id, task_path, run_id, idx, type_, value in rows:
-            params += (
-                thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, run_id, idx, channel, type_, value,
-            )  # fmt: skip
-        return tuple(params)
+        for row in rows:
+            params += key
+            params += row
+        return params
 
     @abstractmethod
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:

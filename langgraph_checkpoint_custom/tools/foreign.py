@@ -164,7 +164,7 @@ def encode_foreign_writes(codec: ValueCodec, key: Key, writes: Iterable[ForeignW
         text("task_id", task_id, MAX_ID)
         channel_text(channel)
         location = location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
-        row = WriteRow(channel, task_id, task_path, None, idx, *codec.dumps(value, location))
+        row = WriteRow(task_id, task_path, None, idx, channel, *codec.dumps(value, location))
         tasks.setdefault((task_id, task_path), []).append(row)
     return tasks.values()
 

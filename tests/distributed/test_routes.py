@@ -43,7 +43,7 @@ SEARCHED = {"threads, searched", "count of threads, searched"}
 
 def cases(d: PostgresDialect) -> dict[str, RoundTrip]:
     key = Key("t7", "", "000050")
-    rows = [WriteRow("channel", "task", "", "run", idx, "msgpack", b"1") for idx in range(6)]
+    rows = [WriteRow("task", "", "run", idx, "channel", "msgpack", b"1") for idx in range(6)]
     encoded = an_extension("t7")
     return {
         **{name: round_trip for name, (round_trip, _) in round_trips(d).items()},

@@ -218,7 +218,7 @@ def an_extension(thread_id: str) -> Encoded:
 
 def some_writes(d: SqlDialect, thread_id: str) -> tuple[Form, Sequence[Any]]:
     """What stores two writes of a task, and its parameters."""
-    key, rows = Key(thread_id, "", "000077"), [WriteRow("a", "new", "", None, idx, "msgpack", b"") for idx in range(2)]
+    key, rows = Key(thread_id, "", "000077"), [WriteRow("new", "", None, idx, "a", "msgpack", b"") for idx in range(2)]
     form = d.writes_form(rows)
     assert form
     return form, d.writes_params(key, rows)
