@@ -28,14 +28,13 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from textwrap import indent
 from types import MappingProxyType
 
 DEFAULT_SCHEMA = "langgraph_checkpoint"
 
 _HEAD = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
-_INCLUDE = re.compile(r"^( *)-- include: (\w+)$", re.MULTILINE)
-_REPEATED = re.compile(r"^ *-- repeat\n( *)(.*)$", re.MULTILINE)
+_INCLUDE = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
+_REPEATED = re.compile(r"^-- repeat\n(.*)$", re.MULTILINE)
 _PARAMETER = re.compile(r"%\((\w+)\)[sb]|%[sb]")
 
 
@@ -47,7 +46,9 @@ def read_files(folder: str) -> Mapping[str, str]:
 
 @cache
 def load_statements(database: str, changed_by: str | None = None) -> Mapping[str, str]:
-    """Return the statements of a database by name, with the fragments that they include, and without comments.
+    """Return the statements of a database by name, with the fragments that they include, without comments and margins.
+
+    So they are short: psycopg remembers how it has read a text of up to 4,096 bytes, and reads a longer one each time.
 
     Those of `changed_by` replace blocks of the database's.
     """
@@ -75,11 +76,11 @@ def compose(texts: Iterable[str], changes: Iterable[str] = ()) -> dict[str, str]
             raise ValueError(f"fragments include each other in a circle: {' -> '.join(through)}")
 
         def included(match: re.Match[str]) -> str:
-            if match[2] not in fragments:
+            if match[1] not in fragments:
                 raise ValueError(
-                    f"{name!r} includes {match[2]!r}, but the .sql files have no line '-- fragment: {match[2]}'"
+                    f"{name!r} includes {match[1]!r}, but the .sql files have no line '-- fragment: {match[1]}'"
                 )
-            return indent(composed(match[2], through), match[1])
+            return composed(match[1], through)
 
         return _without_comments(_INCLUDE.sub(included, bodies[name]))
 
@@ -100,10 +101,10 @@ def _blocks(texts: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 def with_rows(statement: str, count: int) -> str:
     """Return a statement with `count` rows of VALUES."""
-    before, margin, row, after = _REPEATED.split(statement)
-    return before + ",\n".join([margin + row] * count) + after
+    before, row, after = _REPEATED.split(statement)
+    return before + ",\n".join([row] * count) + after
 
 
 def _without_comments(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return "\n".join(line for line in lines if not line.lstrip().startswith("--") or line.lstrip() == "-- repeat")
+    lines = filter(None, map(str.strip, text.splitlines()))
+    return "\n".join(line for line in lines if not line.startswith("--") or line == "-- repeat")
