@@ -33,6 +33,7 @@ from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     AnyConnection,
     Session,
     Sessions,
+    as_bytes,
     cursor_of,
     execute,
     has_begun,
@@ -129,7 +130,7 @@ class PostgresDriver:
             session = self._sessions.get(connection)
             if session and connection.autocommit:  # Otherwise it is a caller's, and may be seen for the first time.
                 cursor: Cursor[Any] = Cursor(connection, row_factory=tuple_row)
-                cursor.execute(form.sql.encode(), params, prepare=session.prepares, binary=True)
+                cursor.execute(as_bytes(form.sql), params, prepare=session.prepares, binary=True)
                 return [] if cursor.rownumber is None else cursor.fetchall()
         except psycopg.Error as raised:
             error = self._wrap(raised, connection, form.operation, [form.with_params(params)])
@@ -157,7 +158,7 @@ class PostgresDriver:
             session = self._sessions.get(connection)
             if session and connection.autocommit:
                 cursor: AsyncCursor[Any] = AsyncCursor(connection, row_factory=tuple_row)
-                await cursor.execute(form.sql.encode(), params, prepare=session.prepares, binary=True)
+                await cursor.execute(as_bytes(form.sql), params, prepare=session.prepares, binary=True)
                 return [] if cursor.rownumber is None else await cursor.fetchall()
         except psycopg.Error as raised:
             error = self._wrap(raised, connection, form.operation, [form.with_params(params)])
@@ -379,7 +380,7 @@ async def _answer(connection: AnyConnection, session: Session | None, request: R
     async with Entered(connection.pipeline()):
         try:
             for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
-                await settled(cursor.execute(sql.encode(), params, prepare=prepare, binary=True))
+                await settled(cursor.execute(as_bytes(sql), params, prepare=prepare, binary=True))
         except psycopg.Error:
             raise
         except BaseException:  # When it ends, the pipeline would wait for the server.

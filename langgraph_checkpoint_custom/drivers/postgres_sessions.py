@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
@@ -172,12 +173,16 @@ def cursor_of(connection: AnyConnection) -> Any:
     return AsyncCursor(connection, row_factory=tuple_row)
 
 
+# The bytes of a statement, which psycopg looks up by their hash; bytes remember theirs.
+as_bytes = lru_cache(maxsize=1000)(str.encode)
+
+
 async def execute(connection: AnyConnection, sql: str, params: Any = None, prepare: bool | None = False) -> list[Row]:
     """Execute a statement and return its rows."""
     cursor = cursor_of(connection)
     if connection.pgconn.pipeline_status:  # A caller's: an inner one waits for the reply.
         async with Entered(connection.pipeline()):
-            await settled(cursor.execute(sql.encode(), params, prepare=prepare, binary=True))
+            await settled(cursor.execute(as_bytes(sql), params, prepare=prepare, binary=True))
     else:
-        await settled(cursor.execute(sql.encode(), params, prepare=prepare, binary=True))
+        await settled(cursor.execute(as_bytes(sql), params, prepare=prepare, binary=True))
     return [] if cursor.rownumber is None else await settled(cursor.fetchall())

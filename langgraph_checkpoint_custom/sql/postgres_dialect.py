@@ -107,20 +107,20 @@ class PostgresDialect(SqlDialect):
     def put_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint that is one row, and its parameters."""
         thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id
-        lists = (
-            map(_text_array, row[7:11]) if row.delta_channels or row.blob_channels else (_text_array(row[7]), *_EMPTY)
-        )
+        lists = map(_text_array, row[8:11]) if row.delta_channels or row.blob_channels else _EMPTY
         layout = self._shared.layout
         form = layout.put if row.parent_id or row.checkpoint_ns else layout.first_put
-        return form, (thread_id, *row[1:7], *lists, *row[11:], self.tenant)
+        return form, (thread_id, *row[1:7], _names_text(tuple(row[7])), *lists, *row[11:], self.tenant)
 
     def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint on its parent, with the schema, by which it finds the thread's lock."""
         parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
         return self._shared.layout.put_on_parent, (*self.put_form(row)[1], *parent, self._schema)
 
-    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
-        """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""
+    def put_checkpoint(
+        self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool, waits: bool = True
+    ) -> RoundTrip:
+        """Store a checkpoint and its blobs in one statement, which shares the thread's lock."""
         thread_id = encoded.row.thread_id
         params = {
             **_checkpoint_params(encoded.row),
@@ -134,7 +134,7 @@ class PostgresDialect(SqlDialect):
         locks = self._lock(thread_id) if only_newest else self._share(thread_id)
         if self.layout:
             return self._send(self.statement("put_problems", **params), locks=locks)
-        trip = self._send(self.statement("put_checkpoint", **params), locks=locks)
+        trip = self._send(self.statement("put_checkpoint", **params), locks=locks if waits else ())
         return trip._replace(after=(*self._arming(encoded.row), *trip.after))
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
@@ -311,6 +311,11 @@ def _text_array(texts: Sequence[Any]) -> str:
     if "\\" in inner or inner.count('"') > 2 * len(texts) - 2:
         inner = '","'.join([text.replace("\\", r"\\").replace('"', r"\"") for text in texts])
     return f'{{"{inner}"}}'
+
+
+@lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
+def _names_text(names: tuple[str, ...]) -> str:
+    return _text_array(names)
 
 
 def _number_array(numbers: Sequence[int]) -> str:

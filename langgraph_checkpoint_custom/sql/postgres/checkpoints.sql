@@ -76,21 +76,34 @@ WITH stored AS (
 )
 -- include: arm_stored
 
+-- fragment: shared_lock
+-- Whether the transaction shares the lock of the thread, without waiting for who holds it alone.
+SELECT pg_try_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0))) AS taken
+
+-- fragment: and_lock
+-- A deletion that was committed since the statement began is seen, because this reads the row as it is now.
+FOR KEY SHARE
+
 -- fragment: with_problems
-WITH refs AS MATERIALIZED (
+WITH own AS MATERIALIZED (
+    -- include: shared_lock
+), refs AS MATERIALIZED (
     SELECT r.channel, r.version, r.required, stored.channel IS NOT NULL AS found
-    FROM unnest(
+    FROM own CROSS JOIN unnest(
         %(ref_channels)s::text[], %(ref_versions)s::text[], %(ref_begins)s::text[], %(ref_required)s::boolean[]
     ) AS r (channel, version, begins, required)
     LEFT JOIN LATERAL (
         SELECT b.channel FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
+        WHERE own.taken AND b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
         AND b.channel = r.channel AND b.version = r.version
         AND (r.begins = '' OR starts_with(b.chunks, r.begins))
         LIMIT 1
+        -- include: and_lock
     ) AS stored ON true
 ), problems AS MATERIALIZED (
-    SELECT 'value' AS what, channel FROM refs WHERE required AND NOT found
+    SELECT 'lock' AS what, NULL AS channel FROM own WHERE NOT taken
+    UNION ALL
+    SELECT 'value', channel FROM refs WHERE required AND NOT found
     UNION ALL
     -- include: problems_without_blobs
 )
@@ -103,8 +116,9 @@ FROM unnest(
 ) AS n (channel, version, type, value, chunks)
 
 -- name: put_checkpoint
--- Finds the problems and, if there are none, stores the checkpoint and its blobs in one round trip. The transaction holds
--- or shares the thread's lock, so the rows that the checkpoint refers to are not deleted.
+-- Finds the problems and, if there are none, stores the checkpoint and its blobs in one round trip. The transaction
+-- shares the thread's lock, so the rows that the checkpoint refers to are not deleted. A statement before this one has
+-- taken it if the checkpoint needs its parent or a claim, or must be newest.
 -- include: with_problems
 , stored_blobs AS (
     -- include: insert_blobs
@@ -234,30 +248,21 @@ SELECT
 FROM named p
 -- include: blob_of_page
 UNION ALL
-SELECT
-    'write', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
-    NULL, NULL, NULL, NULL
-FROM page p
-CROSS JOIN LATERAL (
-    SELECT * FROM langgraph_checkpoint.writes w
-    WHERE w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.checkpoint_id AND w.thread_id =
-        -- include: thread_of_page
-    OFFSET 0
-) AS w
-UNION ALL
 -- The pending sends of a checkpoint older than format 4 are writes of its parent.
 SELECT
-    'send', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    CASE WHEN w.checkpoint_id = p.checkpoint_id THEN 'write' ELSE 'send' END,
+    p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL
 FROM page p
 CROSS JOIN LATERAL (
     SELECT * FROM langgraph_checkpoint.writes w
-    WHERE w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.parent_id AND w.channel = '__pregel_tasks'
+    WHERE w.checkpoint_ns = p.checkpoint_ns
+    AND w.checkpoint_id = ANY(ARRAY[p.checkpoint_id, CASE WHEN p.format < 4 THEN p.parent_id END])
+    AND (w.checkpoint_id = p.checkpoint_id OR w.channel = '__pregel_tasks')
     AND w.thread_id =
         -- include: thread_of_page
     OFFSET 0
 ) AS w
-WHERE p.format < 4
 
 -- fragment: rows_of_one
 -- The blobs of one checkpoint, where no blob can occur twice.
