@@ -7,7 +7,8 @@ Two lists are not in the order of an index, or may find little. Of these, a page
 end:
 
 - All namespaces of a thread. First the keys of the newest checkpoints are read, which are in an index, and then the
-  rows of these. The keys that one page leaves over are for the next one.
+  rows of these. The keys that one page leaves over are for the next one. With a filter, all rows of the thread are
+  searched at once for the keys that match, unless the newest `NEAR` checkpoints are enough.
 - A filter over all threads. A statement searches `REACH` checkpoints, and the next one goes on below them.
 """
 
@@ -35,6 +36,10 @@ FOR_A_ROW, SMALL = 20, 1_000
 SPACES = 10
 # Keys that are chosen at once: at first as many as a page needs, then `FARTHER` times as many each time, up to `KEYS`.
 FARTHER, KEYS = 10, 2_000
+# The newest checkpoints of a large thread that are searched with a filter before all.
+NEAR = 25
+# Keys that a search of a thread finds at once.
+MATCHES = 10_000
 # Checkpoints that a statement searches with a filter, in a few hundredths of a second.
 REACH = 5_000
 # Below all ids.
@@ -128,7 +133,8 @@ def piece_of(d: SqlDialect, page: Page) -> Steps[Piece | None]:
 
     Round trips: none for the checkpoints of a namespace, and for those of all threads without a filter. With a filter
         over all threads, one for each 5,000 checkpoints. For a thread one, and one for each 2,000 checkpoints if it has
-        more than 1,000, or more than 20 for each row that is asked for.
+        more than 1,000, or more than 20 for each row that is asked for; with a filter, 2 to 4, and one more for each
+        10,000 matches.
     """
     if page.thread_id is not None and page.checkpoint_ns is None:
         return (yield from _of_thread(d, page))
@@ -166,11 +172,13 @@ def _of_thread(d: SqlDialect, page: Page) -> Steps[Piece | None]:
 
 def _first_keys(d: SqlDialect, page: Page) -> Steps[Ahead]:
     """Read all keys of a small thread, or the namespaces of a larger one if they are few."""
-    thread_id, small = page.thread_id or "", min(FOR_A_ROW * page.limit, SMALL)
+    thread_id, small = page.thread_id or "", SMALL if page.filter else min(FOR_A_ROW * page.limit, SMALL)
     asked_keys = d.ask("select_keys", thread_id=thread_id, limit=small + 1)
     asked_spaces = d.ask("select_namespaces", thread_id=thread_id, limit=SPACES + 1)
     keys, found = yield one_trip([asked_keys, asked_spaces])
     if len(keys) <= small:
+        if page.filter and len({checkpoint_ns for _, checkpoint_ns in keys}) > 1:
+            return (yield from _matching_keys(d, page))
         asked = [
             (checkpoint_id, checkpoint_ns)
             for checkpoint_id, checkpoint_ns in keys
@@ -178,12 +186,22 @@ def _first_keys(d: SqlDialect, page: Page) -> Steps[Ahead]:
         ]
         spaces = list({checkpoint_ns for _, checkpoint_ns in keys})
         return Ahead(sorted(asked, reverse=True), spaces, following=0)
-    return Ahead([], [row[0] for row in found] if len(found) <= SPACES else None, following=page.limit)
+    following = NEAR if page.filter else page.limit
+    return Ahead([], [row[0] for row in found] if len(found) <= SPACES else None, following)
 
 
 def _more_keys(d: SqlDialect, page: Page, ahead: Ahead) -> Steps[Ahead]:
     """Choose the next keys of a large thread."""
+    if page.filter and (ahead.matching or ahead.following > NEAR):
+        return (yield from _matching_keys(d, page))
     replies = yield d.select_newest_keys(page, ahead.spaces, ahead.following)
     keys = nlargest(ahead.following, ((row[0], row[1]) for rows in replies for row in rows))
     following = min(KEYS, FARTHER * ahead.following) if len(keys) == ahead.following else 0
     return ahead._replace(keys=keys, following=following)
+
+
+def _matching_keys(d: SqlDialect, page: Page) -> Steps[Ahead]:
+    """Choose the keys that match a filter."""
+    (found,) = yield d.select_matching_keys(page, MATCHES)
+    keys = [(checkpoint_id, checkpoint_ns) for checkpoint_id, checkpoint_ns in found]
+    return Ahead(keys, None, MATCHES if len(keys) == MATCHES else 0, matching=True)

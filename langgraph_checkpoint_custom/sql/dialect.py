@@ -381,20 +381,23 @@ class SqlDialect(ABC):
 
     def _page(self, what: str, page: Page, *, all_kinds: bool = False) -> RoundTrip:
         params = page._asdict()
-        params["filter"] = json.dumps(page.filter) if page.filter else "[]"
+        params["filter"] = _filter_text(page)
         if page.thread_id is None:
             kind = "store"
             kinds = ("", "") if all_kinds else (KIND_MARK, ABOVE_KINDS)
             params |= zip(("kinds", "above_kinds"), map(self.stored_thread, kinds), strict=True)
         elif page.checkpoint_ns is None:
             kind = "thread"
-            params |= self._ranges(page.keys)
+            params |= self._ranges(page.keys, apart=page.ahead is not None and page.ahead.matching)
         else:
             kind = "namespace"
         return self._send(self.statement(f"{what}_of_{kind}", **params))
 
-    def _ranges(self, keys: Sequence[tuple[str, str]]) -> dict[str, Any]:
-        """Return the parameters for keys, newest first: in each namespace, those from one id to another."""
+    def _ranges(self, keys: Sequence[tuple[str, str]], *, apart: bool) -> dict[str, Any]:
+        """Return the parameters for keys, newest first: in each namespace, from one id to another; or each `apart`."""
+        if apart:
+            ids = self.array([checkpoint_id for checkpoint_id, _ in keys])
+            return {"namespaces": self.array([name for _, name in keys]), "lows": ids, "highs": ids}
         highs = {checkpoint_ns: checkpoint_id for checkpoint_id, checkpoint_ns in reversed(keys)}
         lows = {checkpoint_ns: checkpoint_id for checkpoint_id, checkpoint_ns in keys}
         return {
@@ -422,6 +425,12 @@ class SqlDialect(ABC):
                 for checkpoint_ns in spaces
             )
         )
+
+    def select_matching_keys(self, page: Page, limit: int) -> RoundTrip:
+        """Read the ids and namespaces of the checkpoints of a thread that match the filter of a page, newest first."""
+        params: dict[str, Any] = {"thread_id": page.thread_id, "floor": page.floor, "before": page.before}
+        params["ns_below"] = page.ns_below
+        return self.ask("select_matching_keys", **params, filter=_filter_text(page), limit=limit)
 
     # Delta histories
 
@@ -601,3 +610,7 @@ class SqlDialect(ABC):
         """
         top = self.ranges_after(after["thread_id"])[0].top
         return self._send(self.statement(f"stored_{kind}s", **after, top=top, limit=limit))
+
+
+def _filter_text(page: Page) -> str:
+    return json.dumps(page.filter) if page.filter else "[]"

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Batching, Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
+from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, Page, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, Layout, SharedLayout, SqlDialect
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA, load_statements, with_rows
 
@@ -158,6 +158,12 @@ class PostgresDialect(SqlDialect):
             return self._send(statement)
         lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
         return self._send(statement, lost, locks=self._share(key.thread_id))
+
+    def select_matching_keys(self, page: Page, limit: int) -> RoundTrip:
+        """Read keys that match, in the order of the table, with settings for that."""
+        trip = super().select_matching_keys(page, limit)
+        before, after = self._statements("read_table_in_order"), self._statements("read_by_index")
+        return trip._replace(before=(*trip.before, *before), after=(*after, *trip.after))
 
     def _of_keys(
         self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any

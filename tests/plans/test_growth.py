@@ -19,9 +19,9 @@ from benchmarks import growth
 from tests.conftest import BACKENDS, made_database
 
 SHAPES = ("long", "five", "agent")
-# Times the pages of LangGraph's saver, at most. With a filter, it reads the rows in the order of the table, which are
-# together here. In a store with concurrent runs, they are not.
-TIMES = {"list": 3, "history": 1.6, "few hits": 12}
+# Times the pages of LangGraph's saver, at most. With a filter, both read the table in its order. Ours then reads each
+# match by its key: up to a tenth of the rows here.
+TIMES = {"list": 2, "history": 1.8, "few hits": 2.7}
 
 
 @contextmanager
