@@ -15,7 +15,8 @@ from langgraph_checkpoint_custom.errors import StorageError
 NAME = "langgraph_checkpoint_custom_closed"
 # Seconds to wait for a transaction of somebody else that has written to the tables: others wait behind this.
 LOCK_SECONDS = 10
-_POSTGRES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+# The order in which the official saver locks them to store a checkpoint: the other order would be a deadlock with it.
+_POSTGRES = ("checkpoint_blobs", "checkpoints", "checkpoint_writes")
 # SQLite has a trigger for each table and event.
 _SQLITE = [(table, event) for table in ("checkpoints", "writes") for event in ("INSERT", "UPDATE", "DELETE")]
 

@@ -9,8 +9,10 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from time import sleep
 from typing import IO, Any
 
 import psycopg
@@ -194,3 +196,19 @@ def test_what_cannot_be_closed_is_said(
             with pytest.raises((sqlite3.IntegrityError, psycopg.Error), match="have moved to"):
                 change()
         assert [one.config["configurable"]["thread_id"] for one in everything(saver)] == ["1", "2"]
+
+
+def test_a_checkpoint_that_is_being_stored_does_not_meet_the_closing_tables(empty_postgres_url: str) -> None:
+    """LangGraph's saver stores the values of a checkpoint first, and then its row."""
+    official = Official("postgres", empty_postgres_url)
+    with official.open() as saver:
+        step(saver, "1", None, a=1)
+    with psycopg.connect(official.url) as somebody, psycopg.connect(official.url, autocommit=True) as watcher:
+        somebody.execute("UPDATE checkpoint_blobs SET type = type")
+        with ThreadPoolExecutor(1) as pool:
+            closing_tables = pool.submit(fence.close, official.url, "elsewhere")
+            while not watcher.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
+                sleep(0.01)
+            somebody.execute("UPDATE checkpoints SET metadata = metadata")
+            somebody.commit()
+            assert closing_tables.result() is None
