@@ -102,7 +102,7 @@ def migrate(
             if the target's serializer encrypts.
         diverged: What to do with a thread that went on in both databases after an earlier migration. "report" stores
             nothing of it, and it is in `problems`. "copy" stores what the source has as a thread of its own, whose id
-            ends with "-official".
+            ends with "-official". Once all of it is stored so, the thread is no problem any more.
         progress: Called after each thread with the number of threads that are done.
 
     Returns:
@@ -438,6 +438,11 @@ class _Move:
                 raise ConfigError(f"it went on in both databases, and there is a thread {other!r} already") from None
             self._copy(thread_id, other)
 
+    def _is_copied(self, thread_id: str) -> bool:
+        """Return whether all that the source has of a thread was stored earlier as a thread of its own."""
+        copied = self._threads([thread_id], self._source.suffix)[thread_id]
+        return bool(copied.moved) and copied.is_remembered
+
     def _copy(self, thread_id: str, name: str) -> None:
         """Store what the target does not have of a thread, under this name there, and compare it."""
         with self._source.snapshot():
@@ -452,6 +457,8 @@ class _Move:
                     )
                 return
             if thread.diverges:
+                if name == thread_id and self._is_copied(thread_id):
+                    return
                 raise _WentOn(
                     "it went on in both databases, so nothing of it was copied; --diverged copy (in Python "
                     f"diverged=\"copy\") stores the source's as thread '{thread_id}{self._source.suffix}'"

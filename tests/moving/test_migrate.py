@@ -286,6 +286,7 @@ def test_what_went_on_in_the_source_becomes_a_thread_of_its_own(official: Offici
             assert moved.problems == {}
             assert moved.checkpoints == (6 if number == 1 else 3)
             assert migrate(official.url, saver, diverged="copy") == MoveReport(threads=1)
+            assert migrate(official.url, saver) == MoveReport(threads=1)  # It is no problem any more.
         assert log_of(saver)[-1] == "re: ours"
         theirs = source.get_tuple(config("t"))
         assert theirs
@@ -293,6 +294,10 @@ def test_what_went_on_in_the_source_becomes_a_thread_of_its_own(official: Offici
         talk(saver, "goes on", "t-official")
         assert log_of(saver, "t-official")[-2:] == ["goes on", "re: goes on"]
         assert len(list(saver.list(config("t")))) == 6
+        saver.delete_thread("t-official")
+        assert migrate(official.url, saver).problems == {}
+        talk(source, "theirs again")
+        assert "it went on in both" in migrate(official.url, saver).problems["t"]
 
 
 def test_what_was_deleted_here_does_not_return(official: Official, store: Store) -> None:
