@@ -209,7 +209,9 @@ def migrate(
     result = {"tables": kind, **moved, "problems": problems}
     result |= {"dry_run": True, "missing_classes": missing} if dry_run else {}
     result |= {"closed": unfenced is None} if finish else {}
-    options.report(result, _numbers(moved) + (", in a dry run. Nothing was changed." if dry_run else "."))
+    end = ", in a dry run. Nothing was changed." if dry_run else "."
+    end += " The official tables are closed." if finish and unfenced is None else ""
+    options.report(result, _numbers(moved) + end)
     where = f"here or in {app_dir}" if app_dir else "here (--app-dir names your application's folder)"
     for name in missing:
         complain(f"{name} cannot be found {where}; reading it raises CorruptCheckpoint")

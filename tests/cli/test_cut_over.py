@@ -187,7 +187,7 @@ def test_what_cannot_be_closed_is_said(
                 assert "permission denied" in cli.error
                 somebody.execute("DROP OWNED BY lgckpt_reader; DROP ROLE lgckpt_reader")
         step(saver, "2", None, a=1)  # It is not closed.
-        assert cli.json(*argv)["closed"] is True
+        assert cli(*argv) == "2 threads, 1 checkpoint, 0 writes. The official tables are closed.\n"
         assert cli.json(*argv) == {
             **{"tables": "official", "threads": 2, "checkpoints": 0, "writes": 0},
             **{"deleted": 0, "problems": {}, "closed": True},
