@@ -315,6 +315,11 @@ def test_the_list_of_checkpoints_has_all_of_them(pages: Pages) -> None:
             break
         html = pages.page(unescape(following[1]))
     assert len(found) == len(set(found)) == STEPS
+    # A column of labels only if there are any.
+    assert [">Labels<" in pages.page("/checkpoints", thread=name) for name in ("counter", "support-fork")] == [
+        False,
+        True,
+    ]
 
 
 def test_a_chat_of_another_framework(store: Store) -> None:
