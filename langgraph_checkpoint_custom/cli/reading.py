@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -319,7 +320,7 @@ def history(
     # What the table has besides: the parent if it is not in the next line, and with --graph the branches.
     shown = [
         {**rows[one.checkpoint_ns, one.checkpoint_id], "parent": _end(one.parent_id) if one.parent_id != below else ""}
-        for one, below in zip(found, [*(one.checkpoint_id for one in found[1:]), None], strict=True)
+        for one, below in zip_longest(found, [one.checkpoint_id for one in found[1:]])
     ]
     if graph:
         drawn = graph_of([one for one in timeline if (one.checkpoint_ns, one.checkpoint_id) in rows])
@@ -337,10 +338,10 @@ def history(
             Column("made by", "made_by", cut=True),
             Column("state", lambda row: ", ".join(row.get("state", ())), cut=True),
             Column("labels", lambda row: ", ".join(row.get("labels", ())), cut=True, drop=True),
+            Column("namespace", "checkpoint_ns", cut=True, drop=True),
             number("took", lambda row: None if row.get("seconds") is None else duration(row["seconds"])),
             number("step", lambda row: row.get("metadata", {}).get("step")),
             Column("parent", "parent", drop=True),
-            Column("namespace", "checkpoint_ns", cut=True, drop=True),
             Column("run", "run_id", cut=True, drop=True),
         ],
         shown,

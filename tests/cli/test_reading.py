@@ -118,6 +118,8 @@ def test_history_and_labels(cli: Cli) -> None:
     assert [one["labels"] for one in found] == [[], [], ["good one"], []]
     assert [one["metadata"]["step"] for one in cli.json("history", "1", "--before", ids[2])["checkpoints"]] == [1, 0]
     assert len(cli.json("history", "1", "--where", "step=2", "--namespace", "")["checkpoints"]) == 1
+    for none in (("--where", "step=9"), ("--before", ids[0])):
+        assert cli.json("history", "1", *none)["checkpoints"] == []
     output = cli("history", "1", "--limit", "3")
     assert "good one" in output
     assert f"--before {ids[1]}" in output

@@ -66,3 +66,16 @@ def test_a_row_is_a_line_and_no_id_is_cut(cli: Cli, columns: int) -> None:
     assert ("checkpoints" in lines[1]) == (columns > 80)
     assert any("long long" in line and "…" in line for line in on_terminal(columns, "show", THREAD))
     assert "…" not in "".join(on_terminal(columns, "show", THREAD, "--full"))
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_narrow_history_tells_namespaces_before_numbers(cli: Cli, columns: int) -> None:
+    """Without the namespace, the steps of a subgraph look like those of the graph."""
+    with cli.store.open() as saver:
+        top = put(saver, THREAD, text="x")
+        put(saver, THREAD, {"configurable": {"thread_id": THREAD, "checkpoint_ns": f"research:{THREAD}"}}, text="x")
+        put(saver, THREAD, top, text="y")
+    lines = on_terminal(columns, "history", THREAD)
+    assert "namespace" in lines[1]
+    assert len([line for line in lines if "resea" in line]) == 1
+    assert all(cell_len(line) <= columns for line in lines)
