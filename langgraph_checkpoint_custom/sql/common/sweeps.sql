@@ -48,13 +48,17 @@ RETURNING thread_id
 
 -- name: select_due
 SELECT thread_id, due_at FROM langgraph_checkpoint.threads
-WHERE tenant = %(tenant)s AND due_at <= %(now)s AND (due_at, thread_id) > (%(due_after)s, %(thread_id)s)
+WHERE
+-- include: of_tenant
+AND due_at <= %(now)s AND (due_at, thread_id) > (%(due_after)s, %(thread_id)s)
 ORDER BY due_at, thread_id LIMIT %(limit)s
 
 -- name: select_grown
 -- The checkpoints from an id on.
 SELECT checkpoint_id, thread_id FROM langgraph_checkpoint.checkpoints
-WHERE tenant = %(tenant)s AND checkpoint_id >= %(bottom)s AND checkpoint_id < %(top)s
+WHERE
+-- include: of_tenant
+AND checkpoint_id >= %(bottom)s AND checkpoint_id < %(top)s
 AND (checkpoint_id, thread_id) > (%(bottom)s, %(thread_id)s)
 ORDER BY checkpoint_id, thread_id LIMIT %(limit)s
 

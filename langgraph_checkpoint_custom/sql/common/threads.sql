@@ -8,7 +8,9 @@
 -- The candidates are the threads of the `reach` newest checkpoints.
 WITH recent AS MATERIALIZED (
     SELECT thread_id, checkpoint_id FROM langgraph_checkpoint.checkpoints
-    WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
+    WHERE
+    -- include: of_tenant
+    AND checkpoint_id <= %(before)s AND NOT hidden
     AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
     ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(reach)s
 ), candidates AS MATERIALIZED (

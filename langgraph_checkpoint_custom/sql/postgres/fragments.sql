@@ -57,3 +57,6 @@ WITH RECURSIVE spaces (checkpoint_ns) AS (
         ORDER BY c.checkpoint_ns DESC LIMIT 1
     ) AS n
 )
+
+-- fragment: of_tenant
+tenant = %(tenant)s

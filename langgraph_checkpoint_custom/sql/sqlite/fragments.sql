@@ -39,3 +39,8 @@ WITH RECURSIVE spaces (checkpoint_ns) AS (
     )
     FROM spaces s WHERE s.checkpoint_ns IS NOT NULL
 )
+
+-- fragment: of_tenant
+-- differs: unlikely(). If samples (SQLITE_ENABLE_STAT4) say that all rows have one tenant, SQLite 3.51 would otherwise
+-- search for every tenant, and read and sort all rows up to an id: test_lists_on_sqlite shows it.
+unlikely(tenant = :tenant)
