@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,13 +36,6 @@ def add(saver: CheckpointSaver, values: dict[str, Any], thread_id: str = THREAD)
         except CheckpointConflict:
             continue
         return int(number)
-
-
-@pytest.fixture
-def saver(store: Store) -> Iterator[CheckpointSaver]:
-    with store.open() as saver:
-        saver.setup()
-        yield saver
 
 
 def values(saver: CheckpointSaver, thread_id: str = THREAD) -> Any:

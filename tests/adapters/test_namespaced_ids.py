@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from importlib.util import find_spec
 from typing import Annotated, Any, TypedDict
@@ -33,7 +33,7 @@ from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
 from langgraph_checkpoint_custom.adapters.pydantic_deep import DeepCheckpointStore
 from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
 from langgraph_checkpoint_custom.model.keys import thread_of
-from tests.stores import Client, Store
+from tests.stores import Client
 
 Items = Sequence[str]
 
@@ -227,13 +227,6 @@ TABLE: dict[Operation, tuple[Any, dict[type[Framework], Any]]] = {
     reencrypt: (ALL, {}),
 }
 NEW = {fork, fork_the_newest, copy}
-
-
-@pytest.fixture
-def saver(store: Store) -> Iterator[CheckpointSaver]:
-    with store.open() as saver:
-        saver.setup()
-        yield saver
 
 
 @pytest.mark.parametrize("change", TABLE, ids=lambda change: change.__name__)

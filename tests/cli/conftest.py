@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +23,38 @@ from tests.stores import Store
 
 # A part of PostgreSQL's URL that must never be printed, like its password.
 SECRET = "n0t-for-the-screen"
+
+PROGRAM = [sys.executable, "-m", "langgraph_checkpoint_custom"]
+
+
+def on_terminal(*argv: str, columns: int = 1000, interrupt: str = "", **variables: str) -> tuple[int, str]:
+    """Run a command on a terminal; returns its exit code and what it prints.
+
+    With `interrupt`, also its errors, and Ctrl-C comes when it has printed something that this expression matches.
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    child = subprocess.Popen(
+        [*PROGRAM, *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs if interrupt else subprocess.DEVNULL,
+        env={**inherited, "TERM": "xterm", **variables},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # A background job ignores it.
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65_536):
+            shown += part
+            if interrupt and re.search(interrupt, shown.decode(errors="replace")):
+                child.send_signal(signal.SIGINT)
+                interrupt = ""
+    except OSError:  # Linux reports the end of a terminal as an error.
+        pass
+    os.close(ours)
+    return child.wait(), shown.decode()
 
 
 class Cli:

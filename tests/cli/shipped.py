@@ -22,7 +22,7 @@ def write(url: str, database: str) -> None:
     """Write the file of one database."""
     with open_saver(url) as saver:
         saver.setup()
-        lines = saver._driver.look(catalog(saver._dialect))
+        lines = saver.backend.driver.look(catalog(saver.backend.dialect))
     path = Path(migrations.__file__).with_name(database) / "shipped.txt"
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from tests.behaviour.helpers import config, metadata
-from tests.cli.conftest import SECRET, Cli
+from tests.cli.conftest import PROGRAM, SECRET, Cli
 from tests.cli.test_reading import id_of, put
 from tests.invariants import read_tables
 
@@ -138,7 +137,7 @@ def test_on_a_terminal_it_asks_for_confirmation(answer: str, code: int, left: di
         chain(saver, "1")
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
-        [sys.executable, "-m", "langgraph_checkpoint_custom", "delete", "1"],
+        [*PROGRAM, "delete", "1"],
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

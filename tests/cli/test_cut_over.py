@@ -21,13 +21,12 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom.tools import fence
-from tests.cli.conftest import Cli, url_with_secret
+from tests.cli.conftest import PROGRAM, Cli, url_with_secret
 from tests.moving.application import THREADS, graph_of, say
 from tests.moving.official import Official, config, everything, step
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "moving.md").read_text("utf-8")
-PROGRAM = [sys.executable, "-m", "langgraph_checkpoint_custom"]
 
 
 def commands(section: str) -> list[list[str]]:

@@ -16,8 +16,7 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, SqliteSaver
 from langgraph_checkpoint_custom.cli import main
-
-PROGRAM = [sys.executable, "-m", "langgraph_checkpoint_custom"]
+from tests.cli.conftest import PROGRAM
 
 
 def run(command: Sequence[str] | str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:

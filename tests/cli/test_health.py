@@ -151,7 +151,7 @@ def test_a_value_that_is_referenced_since_the_check_is_not_deleted(cli: Cli) -> 
         where = put(saver, "1", put(saver, "1", big=large(1, 100)), a=["x"], big=large(1))
         saver.label(where, "mine")
         tables = read_tables(cli.store)
-        assert saver._driver.run(repair(saver._dialect, "1")) == 0
+        assert saver.backend.driver.run(repair(saver.backend.dialect, "1")) == 0
         assert read_tables(cli.store) == tables
         saver.unlabel("1", "mine")
 

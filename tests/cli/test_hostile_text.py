@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ast
 import logging
-import os
-import pty
 import re
-import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
@@ -29,7 +26,7 @@ from langgraph_checkpoint_custom.cli.output import logs_as_notes
 from langgraph_checkpoint_custom.cli.reading import threads
 from langgraph_checkpoint_custom.model.keys import thread_of
 from tests.behaviour.helpers import config, metadata
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, on_terminal
 from tests.cli.test_document import COMMANDS
 from tests.cli.test_reading import id_of, put
 
@@ -152,30 +149,12 @@ def test_every_command_is_tried() -> None:
 def test_a_terminal_gets_colours_and_nothing_of_the_text(names: dict[str, str], cli: Cli) -> None:
     for name in ("threads", "show", "diff"):
         for line in LINES[name]:
-            text = on_terminal(filled(line, names))
+            code, text = on_terminal(*filled(line, names))
+            assert code == 0, text
             assert "\x1b[1m" in text, line
             left = COLOURS.sub("", text).replace("\r\n", "\n")
             assert all(each.isprintable() for each in left.split("\n")), repr(left)
             assert "owned" in left or name == "diff", line
-
-
-def on_terminal(argv: list[str]) -> str:
-    """What a command prints to a terminal."""
-    ours, theirs = pty.openpty()
-    wide = {**os.environ, "COLUMNS": "1000"}  # So that no text is folded.
-    child = subprocess.Popen(
-        [sys.executable, "-m", "langgraph_checkpoint_custom", *argv], stdout=theirs, stderr=subprocess.DEVNULL, env=wide
-    )
-    os.close(theirs)
-    found = b""
-    try:
-        while piece := os.read(ours, 65_536):
-            found += piece
-    except OSError:  # Linux's way to say that the other side has closed.
-        pass
-    os.close(ours)
-    assert child.wait() == 0, found
-    return found.decode()
 
 
 def test_errors_about_stored_values_are_escaped(cli: Cli) -> None:

@@ -6,13 +6,9 @@ import dataclasses
 import importlib
 import json
 import os
-import pty
-import re
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,11 +17,10 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.tools.exchange import export_file
-from tests.cli.conftest import SECRET, Cli
+from tests.cli.conftest import PROGRAM, SECRET, Cli, on_terminal
 from tests.moving.official import Official, everything, step
 from tests.stores import Store
 
-PROGRAM = [sys.executable, "-m", "langgraph_checkpoint_custom"]
 HOSTILE = "red \x1b[31m[bold]\x07 \u202e line\nend"
 
 
@@ -38,7 +33,7 @@ def fill(saver: CheckpointSaver, threads: int, turns: int = 2) -> None:
 
 
 def environment(url: str) -> dict[str, str]:
-    return {**os.environ, "CHECKPOINT_URL": url, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
+    return {"CHECKPOINT_URL": url, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
 
 
 def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
@@ -198,36 +193,6 @@ def test_migrate_moves_tables_of_this_package(cli: Cli, tmp_path: Path, monkeypa
     assert "official" in cli.fail("migrate", "--from", source, "--tables", "foreign", code=2)
 
 
-def interrupted(argv: Sequence[str], url: str, until: str) -> tuple[int, str]:
-    """Run a command on a terminal, and send Ctrl-C when its bar shows `until`; returns exit code and output."""
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [*PROGRAM, *argv],
-        env={**environment(url), "TERM": "xterm", "COLUMNS": "120"},
-        stdout=theirs,
-        stderr=theirs,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # A background job ignores it.
-    )
-    os.close(theirs)
-    shown = ""
-    sent = False
-    try:
-        while True:
-            try:
-                chunk = os.read(ours, 10_000)
-            except OSError:  # Linux raises this when the other end is closed.
-                break
-            if not chunk:
-                break
-            shown += chunk.decode(errors="replace")
-            if not sent and re.search(until, shown):
-                child.send_signal(signal.SIGINT)
-                sent = True
-    finally:
-        os.close(ours)
-    return child.wait(), shown
-
-
 def bar(threads: int) -> str:
     """A progress bar with some progress."""
     return rf"[1-9][\d,]* of {threads:,} threads, [\d,.]+/s"
@@ -238,7 +203,13 @@ def test_an_export_stopped_by_ctrl_c_can_be_started_again(cli: Cli, tmp_path: Pa
     number, options = (3000, {"synchronous": "OFF"}) if cli.store.kind == "sqlite" else (1500, {})
     with cli.store.open(**options) as saver:
         fill(saver, number, 1)
-    code, shown = interrupted(["export", str(tmp_path / "all.zst")], os.environ["CHECKPOINT_URL"], bar(number))
+    code, shown = on_terminal(
+        "export",
+        str(tmp_path / "all.zst"),
+        columns=120,
+        interrupt=bar(number),
+        **environment(os.environ["CHECKPOINT_URL"]),
+    )
     assert code == 130, shown
     assert "error: interrupted" in shown
     assert "Traceback" not in shown
@@ -255,7 +226,7 @@ def test_without_a_terminal_there_is_no_bar(store: Store, tmp_path: Path) -> Non
         fill(saver, 3)
     done = subprocess.run(
         [*PROGRAM, "export", str(tmp_path / "all.zst"), "--json"],
-        env={**environment(store.url), "FORCE_COLOR": "1"},
+        env={**os.environ, **environment(store.url), "FORCE_COLOR": "1"},
         capture_output=True,
         text=True,
         check=True,
@@ -264,7 +235,7 @@ def test_without_a_terminal_there_is_no_bar(store: Store, tmp_path: Path) -> Non
     assert json.loads(done.stdout)["threads"] == 3
     table = subprocess.run(
         [*PROGRAM, "threads"],
-        env={**environment(store.url), "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "CLICOLOR_FORCE": "1"},
+        env={**os.environ, **environment(store.url), "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "CLICOLOR_FORCE": "1"},
         capture_output=True,
         text=True,
         check=True,
@@ -296,7 +267,8 @@ def test_every_long_command_has_a_bar_on_a_terminal(
     if argv[0] == "rekey":
         monkeypatch.setenv("KEY", "0123456789abcdef")
         monkeypatch.setenv("CHECKPOINT_ENCRYPTION_KEYS", "KEY,unencrypted")
-    code, shown = interrupted([old if each == "OLD" else each for each in argv], old, "never")
+    line = [old if each == "OLD" else each for each in argv]
+    code, shown = on_terminal(*line, columns=120, interrupt="never", **environment(old))
     assert code == 0, shown
     assert {"types": "80 rows", "rekey": "80 rows"}.get(argv[0], "20 of 20 ") in shown
     if argv[0] in ("types", "doctor"):
