@@ -124,23 +124,23 @@ SECRETS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", SECRETS)
 @pytest.mark.parametrize("options", [{}, {"on_inexact": "raise"}, {"serde": JsonPlusSerializer(pickle_fallback=True)}])
 async def test_a_secret_is_refused_without_encryption(
-    store: Store, api: str, database: Database, name: str, options: dict[str, Any]
+    store: Store, api: str, database: Database, options: dict[str, Any]
 ) -> None:
     with store.open(**options) as saver:
         client = Client(saver, api)
         where = await put(client, "1")
         before = sorted(database.cells())
-        for write in (
-            lambda: put(client, "2", {"mine": SECRETS[name]}),
-            lambda: put(client, "2", {"mine": [*range(10_000), SECRETS[name]]}),
-            lambda: put(client, "2", meta=metadata(mine=SECRETS[name])),
-            lambda: client.put_writes(where, [("mine", SECRETS[name])], "task"),
-        ):
-            with pytest.raises(CheckpointEncodeError, match=r"Secret\w+ would be readable .*EncryptedSerializer"):
-                await write()
+        for name, secret in SECRETS.items():
+            for write in (
+                put(client, "2", {"mine": secret}),
+                put(client, "2", {"mine": [*range(10_000), secret]}),
+                put(client, "2", meta=metadata(mine=secret)),
+                client.put_writes(where, [("mine", secret)], "task"),
+            ):
+                with pytest.raises(CheckpointEncodeError, match=r"Secret\w+ would be readable .*EncryptedSerializer"):
+                    pytest.fail(f"{name}: {await write}")
         assert sorted(database.cells()) == before
 
 
