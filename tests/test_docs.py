@@ -333,7 +333,7 @@ def _prepare(name: str, arguments: list[str], serde: Any) -> None:
         if name == "import":
             export_file(saver, "all.zst")
         if r"\x1ecubeloop/thread" in arguments:
-            saver._driver.run(copy_thread(saver._dialect, "1", "\x1ecubeloop/thread"))
+            saver.backend.driver.run(copy_thread(saver.backend.dialect, "1", "\x1ecubeloop/thread"))
     if name == "migrate":
         with OfficialSqliteSaver.from_conn_string("official.db") as official:
             official.put({"configurable": {"thread_id": "9", "checkpoint_ns": ""}}, empty_checkpoint(), {}, {})

@@ -314,7 +314,7 @@ async def test_an_owner_that_is_interrupted_leaves_no_claim(
 ) -> None:
     """Ctrl-C or a cancellation comes before the request is executed, or before its answer arrives."""
     lease = client.saver.claim("thread", ttl_seconds=3600)  # type: ignore[attr-defined]
-    driver = lease._driver
+    driver = client.saver.backend.driver  # type: ignore[attr-defined]
     run, arun = driver.run, driver.arun
 
     def interrupted(op: Any) -> Any:

@@ -70,7 +70,7 @@ class Sweeps:
     def steps(self, at: datetime = NOW, *, dry_run: bool = False) -> Generator[Operation[Any], None, None]:
         """Sweep operation by operation: each is run when the next one is asked for."""
         operations = sweep_operations(
-            self.saver._dialect, self.saver._codec, self.keep, at, dry_run=dry_run, tenants=True
+            self.saver.backend.dialect, self.saver.backend.values, self.keep, at, dry_run=dry_run, tenants=True
         )
         answer = None
         while True:
@@ -80,7 +80,7 @@ class Sweeps:
                 return
             if isinstance(op, Operation):
                 yield op
-            answer = perform(self.saver._driver.run, op)
+            answer = perform(self.saver.backend.driver.run, op)
 
     def __call__(self, at: datetime = NOW, *, dry_run: bool = False) -> Swept:
         self.ran.clear()
@@ -89,10 +89,10 @@ class Sweeps:
         def run(op: Operation[Any]) -> Any:
             self.ran[op.name] += 1
             self.visits += len(op.arguments().get("thread_ids", ()))
-            return self.saver._driver.run(op)
+            return self.saver.backend.driver.run(op)
 
         operations = sweep_operations(
-            self.saver._dialect, self.saver._codec, self.keep, at, dry_run=dry_run, tenants=True
+            self.saver.backend.dialect, self.saver.backend.values, self.keep, at, dry_run=dry_run, tenants=True
         )
         return follow(operations, partial(perform, run))
 
@@ -255,7 +255,9 @@ def test_a_limited_sweep_is_continued_by_the_next_one(saver: CheckpointSaver) ->
     assert (slow().complete, slow.visits) == (False, 0)
 
 
-async def test_a_time_to_live_without_a_sweep_is_said_once(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_time_to_live_without_a_sweep_is_said_once(
+    store: Store, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     saver: Any = client.saver
     put(saver, "t")
     for _ in range(2):
@@ -263,9 +265,9 @@ async def test_a_time_to_live_without_a_sweep_is_said_once(client: Client, caplo
         saver.for_tenant("acme").for_tenant("other")
     assert [record.levelname for record in caplog.records if "set_ttl" in record.message] == ["WARNING"]
     caplog.clear()
-    saver._said.clear()
-    saver.sweep(Retention())
-    await client.do("set_ttl", "t", DAY)
+    with store.open() as other:
+        other.sweep(Retention())
+        await Client(other, client.api).do("set_ttl", "t", DAY)
     assert caplog.records == []
 
 
@@ -316,9 +318,9 @@ def test_who_hastens_a_thread_while_it_is_visited_is_not_overruled(
     Sweeps(saver, Retention())()
     ((seen,),) = database.run("SELECT due_at FROM threads")
     saver.set_ttl("t", DAY)
-    d: Any = saver._dialect
+    d: Any = saver.backend.dialect
     rearm = d.ask(name, thread_id="t", due_at=10.0, seen=seen)
-    saver._driver.run(Operation("rearm", "write", lambda: (yield rearm)))
+    saver.backend.driver.run(Operation("rearm", "write", lambda: (yield rearm)))
     assert database.run("SELECT due_at FROM threads") == [(0,)]
 
 

@@ -67,11 +67,11 @@ def test_it_works_in_pages_and_can_be_started_again(saver: CheckpointSaver, monk
     monkeypatch.setattr(erase, "FIRST", erase.FIRST._replace(limit=3))
     for number in range(10):
         fill(saver, f"t{number}", *(["ada", "ada"] if number % 2 else ["bo"]))
-    operations = erase_operations(saver._dialect, saver._codec, ADA, dry_run=False, tenants=True)
+    operations = erase_operations(saver.backend.dialect, saver.backend.values, ADA, dry_run=False, tenants=True)
     answer, erased = None, 0
     while erased < 2:
         op: Operation[Any] = operations.send(answer)
-        answer = saver._driver.run(op)
+        answer = saver.backend.driver.run(op)
         erased += op.name == "delete_thread"
     operations.close()
     assert saver.count_threads() == 8

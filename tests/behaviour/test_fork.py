@@ -192,7 +192,7 @@ async def test_a_fork_has_the_memory_of_a_subgraph_at_that_point(client: Client)
 
 def makings(saver: PostgresSaver) -> dict[str, Operation[Any]]:
     """What makes a thread from the thread "thread"."""
-    d, codec = saver._dialect, saver._codec
+    d, codec = saver.backend.dialect, saver.backend.values
     return {
         "fork": fork_thread(d, codec, "thread", "new", None, None),
         "fork of a run": fork_thread(d, codec, "thread", "new", None, "run"),
@@ -233,7 +233,7 @@ def test_what_is_made_during_a_run_is_one_consistent_state(postgres_url: str, wh
             then = saver.put(where, checkpoint("2"), metadata(run_id="run"), {})
             saver.put_writes(then, [("a", 2)], "task")
 
-        saver._driver.run(interrupted(makings(saver)[what], step))
+        saver.backend.driver.run(interrupted(makings(saver)[what], step))
         found = saver.get_tuple(config("new"))
         assert found is not None
         assert found.checkpoint["id"] == "2"
@@ -248,6 +248,6 @@ def test_nothing_is_made_if_a_run_goes_on_during_each_attempt(postgres_url: str,
         mine = PostgresSaver(connection)
         op = interrupted(makings(mine)[what], lambda: saver.put(where, checkpoint("2"), metadata(run_id="run"), {}))
         with pytest.raises(Contention, match=r"a run stored checkpoints in thread 'thread' during each attempt"):
-            mine._driver.run(op)
+            mine.backend.driver.run(op)
         connection.commit()
         assert saver.get_tuple(config("new")) is None

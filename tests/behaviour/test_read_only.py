@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,8 +21,11 @@ from langgraph_checkpoint_custom import (
     StorageError,
     open_saver,
 )
-from tests.behaviour.helpers import config, put_chain
+from langgraph_checkpoint_custom.model.keys import Key, WriteRow
+from langgraph_checkpoint_custom.operations.delete import delete_thread
+from tests.behaviour.helpers import config, id_of, next_uuid, put_chain
 from tests.conftest import APIS
+from tests.proxy import proxied
 from tests.stores import Client, Store
 
 NOWHERE = "postgresql://nobody@localhost:1/nothing"
@@ -64,27 +70,30 @@ async def test_every_write_is_refused_and_named(reader: Client, saver: Checkpoin
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-async def test_the_database_refuses_writes_too(
-    reader: Client, saver: CheckpointSaver, next_id: Any, monkeypatch: pytest.MonkeyPatch, pooled: bool
-) -> None:
-    """Without the saver's own check. Through a pooler, whose sessions are shared, each transaction is read-only."""
-    chain = await put_chain(Client(saver, reader.api), next_id, 1)
-    driver = reader.saver._driver  # type: ignore[attr-defined]
-    monkeypatch.setattr(driver, "_check_reads", lambda op: None, raising=False)
-    monkeypatch.setattr(driver, "_read_only", False)
-    if pooled:
-        if not hasattr(driver, "_sessions"):
-            pytest.skip("SQLite has no pooler")
-        monkeypatch.setattr(driver._sessions, "own", False)
-    with pytest.raises(StorageError) as refused:
-        await reader.put_writes(chain[0], [("a", 1)], "task")
-    assert refused.value.sqlstate in ("25006", "SQLITE_READONLY", None)
-    assert "read-only" in str(refused.value) or "readonly" in str(refused.value) or "not writable" in str(refused.value)
-    with pytest.raises(StorageError):
-        await reader.delete_thread("thread")
-    found = await reader.get_tuple(config("thread"))
-    assert found is not None
-    assert found.pending_writes == []
+async def test_the_database_refuses_writes_too(store: Store, api: str, pooled: bool) -> None:
+    """Those that claim to be reads. Through a pooler, whose sessions are shared, each transaction is read-only."""
+    if pooled and store.kind == "sqlite":
+        pytest.skip("SQLite has no pooler")
+    with ExitStack() as stack:
+        saver = stack.enter_context(store.open())
+        saver.setup()
+        (where,) = await put_chain(Client(saver, api), next_uuid, 1)
+        url = stack.enter_context(proxied(store.url, other_pid=True)).url if pooled else store.url
+        reader = stack.enter_context(open_saver(url, read_only=True))
+        d, driver = reader.backend.dialect, reader.backend.driver
+        deletes = replace(delete_thread(d, "thread"), access="read")
+        row = WriteRow("a", "task", "", None, 0, "msgpack", b"\xc0")
+        form = d.writes_form([row])
+        assert form
+        given = form._replace(access="read"), d.writes_params(Key("thread", "", id_of(where)), [row])
+        for _ in range(2):  # At first, the connection is opened.
+            for run, arun, args in ((driver.run, driver.arun, [deletes]), (driver.send, driver.asend, given)):
+                with pytest.raises(StorageError, match=r"read-?only|not writable") as refused:
+                    await (arun(*args) if api == "async" else asyncio.to_thread(run, *args))
+                assert refused.value.sqlstate in ("25006", "SQLITE_READONLY", None)
+        found = reader.get_tuple(where)
+        assert found
+        assert found.pending_writes == []
 
 
 def test_a_read_only_saver_creates_no_file_and_no_tables(tmp_path: Path, empty_postgres_url: str) -> None:

@@ -188,7 +188,12 @@ def test_a_thread_that_changes_during_a_sweep_stays(saver: CheckpointSaver) -> N
     for name in meanwhile:
         put(saver, name, 1, days=40)
     operations = sweep_operations(
-        saver._dialect, saver._codec, Retention(older_than=DAY), datetime.now(timezone.utc), dry_run=False, tenants=True
+        saver.backend.dialect,
+        saver.backend.values,
+        Retention(older_than=DAY),
+        datetime.now(timezone.utc),
+        dry_run=False,
+        tenants=True,
     )
     answer = None
     done: Swept | None = None
@@ -200,7 +205,7 @@ def test_a_thread_that_changes_during_a_sweep_stays(saver: CheckpointSaver) -> N
         else:
             if isinstance(op, Operation) and op.name == "sweep_thread":
                 meanwhile[op.arguments()["thread_id"]]()
-            answer = perform(saver._driver.run, op)
+            answer = perform(saver.backend.driver.run, op)
     assert done.deleted_threads == 0
     assert ids(saver, "t") == ["000001", "000002"]
     assert ids(saver, "u") == ["000001"]
@@ -249,11 +254,11 @@ def test_only_one_process_sweeps_at_a_time(store: Store) -> None:
         from langgraph_checkpoint_custom import retention
         from langgraph_checkpoint_custom.operations.writers import release_claim, take_claim
 
-        saver._driver.run(take_claim(saver._dialect, retention._SWEEPER, "another", "sweep", 60.0))
+        saver.backend.driver.run(take_claim(saver.backend.dialect, retention._SWEEPER, "another", "sweep", 60.0))
         with store.open(retention=Retention(older_than=DAY, every=0.02)):
             time.sleep(0.5)  # Time for some sweeps, if they were allowed.
             assert ids(saver, "t") == ["000001"]
-        assert saver._driver.run(release_claim(saver._dialect, retention._SWEEPER, "another"))
+        assert saver.backend.driver.run(release_claim(saver.backend.dialect, retention._SWEEPER, "another"))
 
 
 @pytest.mark.filterwarnings("ignore:unclosed saver:ResourceWarning")

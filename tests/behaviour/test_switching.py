@@ -220,7 +220,7 @@ def test_a_callers_transaction_on_a_memory_database_stays_open() -> None:
     builder.compile(checkpointer=saver).invoke({"number": 5}, THREAD)
     assert conn.in_transaction
     with pytest.raises(StorageError):  # A failed call rolls back nothing of the caller's.
-        saver._driver.run(_refused(saver))
+        saver.backend.driver.run(_refused(saver))
     assert conn.execute("SELECT what FROM mine").fetchall() == [("uncommitted",)]
     conn.rollback()
     assert builder.compile(checkpointer=saver).get_state(THREAD).values == {"number": 2}

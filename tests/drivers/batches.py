@@ -12,7 +12,6 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_metadata
 
 from langgraph_checkpoint_custom import PostgresSaver
-from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
 from tests.behaviour.helpers import config
 from tests.stores import Client
 
@@ -40,20 +39,6 @@ def a_checkpoint(number: int, parent: Checkpoint | None = None) -> Checkpoint:
 NEW: ChannelVersions = {"own": "1", "unchanged": "1"}
 
 
-def driver_of(saver: Any) -> PostgresDriver:
-    """The driver of a saver."""
-    driver = saver._driver
-    assert isinstance(driver, PostgresDriver)
-    return driver
-
-
-def waiting(saver: Any) -> int:
-    """The number of calls that wait for their batch, in all event loops."""
-    loops: dict[Any, Any] = driver_of(saver)._connections._loops  # type: ignore[attr-defined]
-    queues = [queue for borrowing in list(loops.values()) for queue in borrowing.queues.values()]
-    return sum(len(queue.waiting) for queue in queues)
-
-
 def with_few(url: str) -> PostgresSaver:
     """A saver whose calls soon find no free connection."""
     return PostgresSaver(url, max_size=CONNECTIONS)
@@ -72,7 +57,7 @@ def jammed(url: str, mode: str = "ACCESS EXCLUSIVE") -> Iterator[psycopg.Connect
 
 @asynccontextmanager
 async def in_one_batch(
-    saver_client: Client, url: str, first: Callable[[int], Awaitable[Any]], calls: Calls, mode: str = "ACCESS EXCLUSIVE"
+    url: str, first: Callable[[int], Awaitable[Any]], calls: Calls, mode: str = "ACCESS EXCLUSIVE"
 ) -> AsyncIterator[list[asyncio.Future[Any]]]:
     """Calls that wait while `first`s of their type have all connections; they are one batch when those end."""
     with jammed(url, mode) as blocker, psycopg.connect(url, autocommit=True) as watcher:
@@ -82,10 +67,10 @@ async def in_one_batch(
             while len(watcher.execute(WAITING).fetchall()) <= number:
                 await asyncio.sleep(0.005)  # No event is raised when a session begins to wait.
         waiters: list[asyncio.Future[Any]] = []
-        for number, call in enumerate(calls, 1):
+        for call in calls:
             waiters.append(asyncio.ensure_future(call()))
-            while waiting(saver_client.saver) < number:
-                await asyncio.sleep(0.001)  # In the order of the calls.
+            await asyncio.sleep(0)  # It finds no free connection, and waits.
+        assert not any(each.done() for each in (*waiters, *ahead))
         yield [*waiters, *ahead]
         blocker.rollback()
     await asyncio.gather(*waiters, *ahead, return_exceptions=True)

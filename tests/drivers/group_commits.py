@@ -9,42 +9,55 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom import SqliteSaver
-from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.engine.operation import Access, Operation, RoundTrip, Statement, Steps
 from tests.behaviour.helpers import checkpoint, config, metadata
 
 Outcomes = list[Any]
+CONNECT = sqlite3.connect
 
 
-def driver_of(saver: SqliteSaver) -> SqliteDriver:
-    driver: Any = saver._driver
-    assert isinstance(driver, SqliteDriver)
-    return driver
+class TracedSaver(SqliteSaver):
+    """A saver that notes its connections, and what they execute, each with whether it is in a transaction."""
 
+    opened: list[sqlite3.Connection]
+    executed: list[tuple[str, bool]]
 
-def writer(saver: SqliteSaver) -> sqlite3.Connection:
-    """The connection that writes."""
-    connection = driver_of(saver)._connections.writer
-    assert connection is not None
-    return connection
+    @property
+    def writer(self) -> sqlite3.Connection:
+        """The connection that writes."""
+        return self.opened[0]
 
 
 @contextmanager
-def commits(saver: SqliteSaver) -> Iterator[list[str]]:
+def traced(path: Path, **options: Any) -> Iterator[TracedSaver]:
+    """Such a saver on a file."""
+    with pytest.MonkeyPatch.context() as patch, TracedSaver(path, **options) as saver:
+        saver.opened, saver.executed = [], []
+
+        def connect(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = CONNECT(*args, **kwargs)
+            connection.set_trace_callback(lambda sql: saver.executed.append((sql, connection.in_transaction)))
+            saver.opened.append(connection)
+            return connection
+
+        patch.setattr(sqlite3, "connect", connect)
+        saver.setup()
+        yield saver
+
+
+@contextmanager
+def commits(saver: TracedSaver) -> Iterator[list[str]]:
     """The commits of a block: of transactions, and of single statements that need none."""
     found: list[str] = []
-    connection = writer(saver)
-
-    def note(sql: str) -> None:
-        if sql == "COMMIT" or (sql.startswith("INSERT") and not connection.in_transaction):
-            found.append(sql)
-
-    connection.set_trace_callback(note)
+    before = len(saver.executed)
     yield found
-    writer(saver).set_trace_callback(None)
+    for sql, is_inside in saver.executed[before:]:
+        if sql == "COMMIT" or (sql.startswith("INSERT") and not is_inside):
+            found.append(sql)
 
 
 class Work:
@@ -79,11 +92,11 @@ class Op(Work):
         self.op = Operation("test", access, steps)
 
     async def run(self, saver: SqliteSaver) -> Any:
-        return await saver._driver.arun(self.op)
+        return await saver.backend.driver.arun(self.op)
 
     def run_here(self, saver: SqliteSaver) -> Any:
         try:
-            return saver._driver.run(self.op)
+            return saver.backend.driver.run(self.op)
         except Exception as error:
             return error
 
@@ -96,26 +109,27 @@ def insert(thread_id: str) -> RoundTrip:
 
 def claimed(path: Path) -> set[str]:
     """The thread ids that `insert` has stored."""
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(CONNECT(path)) as connection:
         return {thread_id for (thread_id,) in connection.execute("SELECT thread_id FROM claims")}
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[Callable[[], None]]:
     """Block writes until the block ends or the function that it yields is called."""
-    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+    with closing(CONNECT(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield lambda: other.rollback()
 
 
-async def begun(saver: SqliteSaver, work: Work) -> asyncio.Future[Any]:
+async def begun(saver: TracedSaver, work: Work) -> asyncio.Future[Any]:
     """Make a call, and wait until the worker runs it, alone."""
+    before = len(saver.executed)
     call = asyncio.ensure_future(work.run(saver))
-    await until(lambda: driver_of(saver)._connections.owner != 0)
+    await until(lambda: "BEGIN IMMEDIATE" in [sql for sql, _ in saver.executed[before:]])
     return call
 
 
-async def together(saver: SqliteSaver, path: Path, work: Sequence[Work]) -> Outcomes:
+async def together(saver: TracedSaver, path: Path, work: Sequence[Work]) -> Outcomes:
     """Make calls in this order while another one is in its transaction, so that they form the next batch."""
     with locked(path) as unlock:
         first = await begun(saver, put("first"))

@@ -41,7 +41,6 @@ async def test_writes_of_one_task_keep_their_order(postgres_url: str) -> None:
         client = Client(saver, "async")
         location = await client.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
         async with in_one_batch(
-            client,
             postgres_url,
             lambda n: client.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
             [
@@ -66,7 +65,6 @@ async def test_readers_of_one_checkpoint_have_separate_objects(postgres_url: str
         new = await client.put(old, a_checkpoint(2), generate_metadata(), {"own": "2"})
         for configs in ([config("t")] * 3 + [config("missing")], [old, new, old, config("t", "none")]):
             async with in_one_batch(
-                client,
                 postgres_url,
                 lambda n, configs=configs: client.get_tuple(configs[n]),  # type: ignore[misc]
                 [partial(client.get_tuple, each) for each in configs],
@@ -119,7 +117,6 @@ async def test_a_write_that_waits_in_a_batch_is_not_overtaken_by_a_later_one(pos
         location = await client.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
         late: list[asyncio.Future[Any]] = []
         async with in_one_batch(
-            client,
             postgres_url,
             lambda n: client.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
             [partial(client.put_writes, location, [(RESUME, "early")], "task")],

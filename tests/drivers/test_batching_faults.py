@@ -21,11 +21,9 @@ from tests.drivers.batches import (
     Calls,
     a_checkpoint,
     a_life,
-    driver_of,
     in_one_batch,
     jammed,
     outcome,
-    waiting,
     with_few,
 )
 from tests.stores import Client
@@ -48,7 +46,6 @@ async def test_a_call_that_fails_does_not_affect_its_batch(own_postgres_url: str
             client = Client(saver, "async")
             threads = [f"t{number}" for number in range(8)]
             async with in_one_batch(
-                client,
                 own_postgres_url,
                 lambda n: call(client, f"first {n}"),
                 [partial(call, client, thread) for thread in threads],
@@ -64,6 +61,12 @@ async def test_a_call_that_fails_does_not_affect_its_batch(own_postgres_url: str
             assert [thread for (thread,) in stored] == [thread for thread in threads if thread != "t3"]
 
 
+def waiting_since(url: str) -> set[Any]:
+    """When the statements that wait have begun."""
+    with psycopg.connect(url, autocommit=True) as watcher:
+        return set(watcher.execute(WAITING.replace("pid", "query_start", 1)))
+
+
 @pytest.mark.parametrize("when", ["waiting", "in flight"])
 async def test_a_cancelled_call_does_not_affect_its_batch(postgres_url: str, when: str) -> None:
     async with with_few(postgres_url) as saver:
@@ -72,11 +75,12 @@ async def test_a_cancelled_call_does_not_affect_its_batch(postgres_url: str, whe
             partial(client.put, config(f"t{number}"), a_checkpoint(1), generate_metadata(), NEW) for number in range(4)
         ]
         async with in_one_batch(
-            client, postgres_url, lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW), calls
+            postgres_url, lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW), calls
         ) as futures:
             if when == "in flight":
+                before = waiting_since(postgres_url)
                 futures[-1].cancel()
-                while waiting(saver):
+                while waiting_since(postgres_url) <= before:  # Until the batch waits in place of that call.
                     await asyncio.sleep(0.001)
             futures[1].cancel()
         assert outcome(futures.pop(1)) == "cancelled"
@@ -102,7 +106,7 @@ async def test_a_batch_whose_connection_is_lost_is_retried_call_by_call(postgres
                 until = time.monotonic() + 120
                 for batch in range(3):  # First those that were sent alone, then the others as a batch.
                     while not (pids := watcher.execute(WAITING).fetchall()) or (batch == 0 and len(pids) < CONNECTIONS):
-                        state = batch, pids, driver_of(saver).stats(), asyncio.all_tasks()
+                        state = batch, pids, saver.stats(), asyncio.all_tasks()
                         assert time.monotonic() < until, state
                         assert not any(future.done() for future in futures), state
                         await asyncio.sleep(0.002)
@@ -118,7 +122,6 @@ async def test_closing_ends_waiting_calls(postgres_url: str) -> None:
     saver = with_few(postgres_url)
     client = Client(saver, "async")
     async with in_one_batch(
-        client,
         postgres_url,
         lambda n: client.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
         [lambda: client.put_writes(config("t", "id"), [("a", 1)], "task")] * 3,
@@ -130,16 +133,16 @@ async def test_closing_ends_waiting_calls(postgres_url: str) -> None:
     await closing
 
 
-def test_a_loop_that_ends_with_waiting_calls_leaves_no_queue(postgres_url: str) -> None:
-    with with_few(postgres_url) as saver:
+def test_a_loop_that_ends_with_waiting_calls_does_not_disturb_the_next_one(postgres_url: str) -> None:
+    with with_few(postgres_url) as saver, psycopg.connect(postgres_url, autocommit=True) as watcher:
         client = Client(saver, "async")
 
         async def cut_short() -> None:
             await saver.aget_tuple(config("t"))
             with jammed(postgres_url):
                 calls = [asyncio.ensure_future(a_life(client, f"t{number}")) for number in range(10)]
-                while waiting(saver) < 10 - CONNECTIONS:
-                    await asyncio.sleep(0.001)
+                while len(watcher.execute(WAITING).fetchall()) < CONNECTIONS:  # The others wait for these.
+                    await asyncio.sleep(0.002)
                 for call in calls[:2]:
                     call.cancel()
                 await asyncio.sleep(0.02)
@@ -149,4 +152,3 @@ def test_a_loop_that_ends_with_waiting_calls_leaves_no_queue(postgres_url: str) 
 
         asyncio.run(cut_short())
         asyncio.run(complete())
-        assert waiting(saver) == 0

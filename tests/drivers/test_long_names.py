@@ -74,7 +74,6 @@ async def test_it_does_not_affect_the_other_calls_of_its_batch(postgres_url: str
     async with with_few(postgres_url) as saver:
         client = Client(saver, "async")
         async with in_one_batch(
-            client,
             postgres_url,
             lambda number: calls[what](client, f"first {number}", ""),
             [partial(calls[what], client, f"t{number}", ns) for number, ns in enumerate(names)],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import psycopg
@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom import (
     StorageError,
 )
 from tests.conftest import APIS
-from tests.drivers.batches import WAITING, driver_of, jammed
+from tests.drivers.batches import WAITING, jammed
 from tests.faults.faulty import faulty
 from tests.proxy import proxied
 from tests.stores import Client
@@ -163,44 +163,37 @@ async def test_a_broken_connection_of_the_caller_raises_and_is_not_retried(postg
             saver.get_tuple(generate_config("t"))
 
 
-@asynccontextmanager
-async def with_one_connection(kind: str, url: str) -> AsyncIterator[tuple[PostgresSaver, Any]]:
-    """A saver whose pool has one connection, and that pool, which is the saver's own or a caller's."""
-    if kind == "own":
-        async with PostgresSaver(url, min_size=1, max_size=1) as saver:
-            await saver.aget_tuple(generate_config("t"))
-            yield saver, driver_of(saver)._connections.loop_source().pool
-    else:
-        async with AsyncConnectionPool(url, min_size=1, open=False) as pool, PostgresSaver(pool) as saver:
-            yield saver, pool
-
-
 @pytest.mark.parametrize("kind", ["own", "a caller's"])
 async def test_a_call_cancelled_while_it_returns_its_connection_does_not_lose_it(
     postgres_url: str, watcher: psycopg.Connection[Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with with_one_connection(kind, postgres_url) as (saver, pool):
+    begins, goes_on = asyncio.Event(), asyncio.Event()
+    give_back = AsyncConnectionPool.putconn
+
+    async def slowly(pool: Any, connection: Any) -> None:
+        begins.set()
+        await goes_on.wait()  # As for the pool's lock, which the waiting call has while it takes or gives up its place.
+        await give_back(pool, connection)
+
+    async with AsyncExitStack() as stack:
+        source: Any = postgres_url
+        if kind != "own":
+            source = await stack.enter_async_context(AsyncConnectionPool(postgres_url, min_size=1, open=False))
+        options: Any = {"min_size": 1, "max_size": 1} if kind == "own" else {}
+        saver = await stack.enter_async_context(PostgresSaver(source, **options))
         await store_and_read(Client(saver, "async"), "before")
-        given_back = asyncio.Event()
-        give_back = pool.putconn
-
-        async def telling(connection: Any) -> None:
-            given_back.set()
-            await give_back(connection)
-
-        monkeypatch.setattr(pool, "putconn", telling)
         with jammed(postgres_url) as blocker:
             call = asyncio.ensure_future(saver.aget_tuple(generate_config("before")))
             while not watcher.execute(WAITING).fetchall():
                 await asyncio.sleep(0.002)  # No event is raised when a session begins to wait.
             waiting = asyncio.ensure_future(saver.aget_tuple(generate_config("another")))
-            while not pool.get_stats().get("requests_waiting"):
-                await asyncio.sleep(0.002)
-            async with pool._lock:  # Like the waiting call, when it takes or gives up its place at this moment.
-                blocker.rollback()
-                await given_back.wait()
-                call.cancel()
-                await asyncio.sleep(0.002)
+            await asyncio.sleep(0.01)  # Until it waits for the only connection.
+            monkeypatch.setattr(AsyncConnectionPool, "putconn", slowly)
+            blocker.rollback()
+            await begins.wait()
+            call.cancel()
+            await asyncio.sleep(0.002)
+            goes_on.set()
         assert await waiting is None
         assert (await asyncio.gather(call, return_exceptions=True))[0].__class__ is asyncio.CancelledError
         await asyncio.wait_for(store_and_read(Client(saver, "async"), "after"), 150)

@@ -19,7 +19,7 @@ def with_an_unreferenced_value(saver: CheckpointSaver, url: str) -> RunnableConf
     deleted = [config["configurable"]["checkpoint_id"] for config in configs[:2]]
     with psycopg.connect(url) as server:
         server.execute("DELETE FROM langgraph_checkpoint.checkpoints WHERE checkpoint_id = ANY(%s)", [deleted])
-    found = saver._driver.run(look(saver._dialect, saver._dialect.only("t")))
+    found = saver.backend.driver.run(look(saver.backend.dialect, saver.backend.dialect.only("t")))
     unused = [(one.check, one.names) for one in found.findings if one.check.startswith("unused")]
     assert unused == [("unused value", ["big", "0"])]
     return configs[1]
@@ -35,7 +35,7 @@ def test_a_run_stores_a_value_again_that_is_being_deleted(postgres_url: str) -> 
     with PostgresSaver(postgres_url) as saver:
         parent = with_an_unreferenced_value(saver, postgres_url)
         with held_open(postgres_url) as other:
-            assert other._driver.run(repair(other._dialect, "t")) == 1
+            assert other.backend.driver.run(repair(other.backend.dialect, "t")) == 1
             run = ConcurrentCall(lambda: fork(saver, parent, delta=False))
             run.wait_until_blocked(postgres_url)
         check(saver, run.join())
@@ -46,7 +46,7 @@ def test_a_value_that_a_run_has_just_referenced_is_retained(postgres_url: str) -
         parent = with_an_unreferenced_value(saver, postgres_url)
         with held_open(postgres_url) as other:
             stored = fork(other, parent, delta=False)
-            repairing = ConcurrentCall(lambda: saver._driver.run(repair(saver._dialect, "t")))
+            repairing = ConcurrentCall(lambda: saver.backend.driver.run(repair(saver.backend.dialect, "t")))
             repairing.wait_until_blocked(postgres_url)
         assert repairing.join() == 0
         check(saver, stored)

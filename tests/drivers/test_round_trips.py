@@ -132,8 +132,8 @@ async def settings_of(client: Client) -> dict[str, str]:
         return dict(rows)
 
     saver = cast(Any, client.saver)
-    op = show(saver._dialect)
-    return await saver._driver.arun(op) if client.api == "async" else saver._driver.run(op)  # type: ignore[no-any-return]
+    op = show(saver.backend.dialect)
+    return await saver.backend.driver.arun(op) if client.api == "async" else saver.backend.driver.run(op)  # type: ignore[no-any-return]
 
 
 BEGUN = ["BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL jit = off"]

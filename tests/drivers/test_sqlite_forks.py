@@ -32,7 +32,6 @@ def of_child(pid):
 
 saver = SqliteSaver(path)
 put(saver, "before")
-driver = saver._driver
 
 """
 
@@ -60,17 +59,17 @@ saver.close()
 
 UNENDING = """
 from langgraph_checkpoint_custom.drivers import sqlite_connections
+from langgraph_checkpoint_custom.engine.operation import Operation, RoundTrip, Statement
 sqlite_connections.FORK_TIMEOUT = 0.2
 begun, go_on = threading.Event(), threading.Event()
-connections = driver._connections
 
-def call(connection):
+def steps():
+    yield RoundTrip([Statement("count", "SELECT count(*) FROM checkpoints", {})])
     begun.set()
-    connection.execute("SELECT count(*) FROM checkpoints").fetchall()
     go_on.wait()
 
-use = connections.reading if WHAT == "read" else connections.writing
-running = threading.Thread(target=use, args=("test", 0, call))
+operation = Operation("test", WHAT, steps)
+running = threading.Thread(target=saver.backend.driver.run, args=[operation])
 running.start()
 begun.wait()
 pid = os.fork()
@@ -170,5 +169,5 @@ def test_the_error_about_a_value_too_large_for_pythons_sqlite3_says_so(path: Pat
 
     with SqliteSaver(path) as saver:
         with pytest.raises(StorageError, match="larger than SQLite allows, which is usually 1 GB"):
-            saver._driver.run(Operation("test", "write", steps))
+            saver.backend.driver.run(Operation("test", "write", steps))
         put(saver, "t")

@@ -6,9 +6,11 @@ import asyncio
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,25 +34,31 @@ from tests.behaviour.helpers import config
 from tests.conftest import APIS, needs_error_codes
 from tests.drivers.group_commits import (
     Op,
+    TracedSaver,
     Work,
     begun,
     claimed,
     commits,
-    driver_of,
     insert,
     locked,
     put,
     put_writes,
     stored,
     together,
+    traced,
     until,
-    writer,
 )
 
 MANY = 60
 
 
-async def test_waiting_writes_are_one_transaction(saver: SqliteSaver, path: Path) -> None:
+@pytest.fixture
+def saver(path: Path) -> Iterator[TracedSaver]:
+    with traced(path, busy_timeout=1000) as opened:
+        yield opened
+
+
+async def test_waiting_writes_are_one_transaction(saver: TracedSaver, path: Path) -> None:
     with commits(saver) as found:
         outcomes = await together(saver, path, [put(f"t {number}") for number in range(MANY)])
     assert len(found) == 2  # The first, and the one of all that arrived during it.
@@ -58,7 +66,7 @@ async def test_waiting_writes_are_one_transaction(saver: SqliteSaver, path: Path
     assert stored(saver) == {"first", *(f"t {number}" for number in range(MANY))}
 
 
-async def test_a_single_write_does_not_wait_for_others(saver: SqliteSaver) -> None:
+async def test_a_single_write_does_not_wait_for_others(saver: TracedSaver) -> None:
     with commits(saver) as found:
         for number in range(3):
             await put(f"t {number}").run(saver)
@@ -66,7 +74,7 @@ async def test_a_single_write_does_not_wait_for_others(saver: SqliteSaver) -> No
     assert len(found) == 6
 
 
-async def test_the_size_of_a_batch_is_limited(saver: SqliteSaver, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_of_a_batch_is_limited(saver: TracedSaver, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_group_commit, "MOST", 20)
     with commits(saver) as found:
         await together(saver, path, [put(f"t {number}") for number in range(MANY)])
@@ -74,10 +82,10 @@ async def test_the_size_of_a_batch_is_limited(saver: SqliteSaver, path: Path, mo
     assert len(stored(saver)) == MANY + 1
 
 
-async def test_a_failed_write_does_not_fail_the_others(saver: SqliteSaver, path: Path) -> None:
+async def test_a_failed_write_does_not_fail_the_others(saver: TracedSaver, path: Path) -> None:
     put("conflict").run_here(saver)  # It is newer than the parent of the one that follows.
     late = put("conflict", parent="0").args
-    encoded = encode_checkpoint(saver._codec, key_of(late[0]), *late)
+    encoded = encode_checkpoint(saver.backend.values, key_of(late[0]), *late)
     assert isinstance(encoded, Encoded)
     lost: RunnableConfig = {"configurable": {**config("lost", "1")["configurable"], CLAIM_KEY: "a token"}}
 
@@ -89,7 +97,7 @@ async def test_a_failed_write_does_not_fail_the_others(saver: SqliteSaver, path:
         yield insert("refused")
         yield insert("refused")
 
-    conflict = Op(write.put(saver._dialect, encoded, only_newest=True).start)
+    conflict = Op(write.put(saver.backend.dialect, encoded, only_newest=True).start)
     work: list[Work] = [put("a"), put_writes(lost), put("b"), Op(fails), put("c"), conflict, Op(refused), put("d")]
     with commits(saver) as found:
         outcomes = await together(saver, path, work)
@@ -104,25 +112,25 @@ async def test_a_failed_write_does_not_fail_the_others(saver: SqliteSaver, path:
         assert connection.execute("SELECT count(*) FROM writes").fetchone() == (0,)
 
 
-async def test_if_the_commit_fails_each_write_is_tried_separately(saver: SqliteSaver, path: Path) -> None:
+async def test_if_the_commit_fails_each_write_is_tried_separately(saver: TracedSaver, path: Path) -> None:
     failures = 1 + 3  # The batch, and then the first three separately.
 
     def authorize(action: int, word: str | None, *_: Any) -> int:
         nonlocal failures
         commit = action == sqlite3.SQLITE_TRANSACTION and word == "COMMIT"
-        alone = action == sqlite3.SQLITE_INSERT and not writer(saver).in_transaction  # The statement commits itself.
+        alone = action == sqlite3.SQLITE_INSERT and not saver.writer.in_transaction  # The statement commits itself.
         if (commit or alone) and failures:
             failures -= 1
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK
 
     def arm() -> Steps[None]:
-        writer(saver).set_authorizer(authorize)  # Statements are prepared again, which calls it.
+        saver.writer.set_authorizer(authorize)  # Statements are prepared again, which calls it.
         yield insert("armed")
 
     work = [Op(arm), *(put(f"t {number}") for number in range(6))]
     outcomes = await together(saver, path, work)
-    writer(saver).set_authorizer(lambda *_: sqlite3.SQLITE_OK)
+    saver.writer.set_authorizer(lambda *_: sqlite3.SQLITE_OK)
     failed = [isinstance(each, StorageError) for each in outcomes]
     assert failed == [True] * 3 + [False] * 4
     assert {each.operation for each in outcomes[:3]} == {"test", "put"}
@@ -151,12 +159,12 @@ async def test_many_calls_wait_for_another_process_together(
         assert {getattr(each, "operation", None) for each in outcomes} == {"put"}
         await put("later").run(saver)
     with SqliteSaver(path, busy_timeout=1_000_000) as saver, locked(path):
-        connections, long_ago = driver_of(saver)._connections, time.monotonic() - 2_000_000
-        with pytest.raises(Contention):
-            connections.writing("put", long_ago, lambda writer: writer.execute("BEGIN IMMEDIATE"))
+        long_ago = SimpleNamespace(monotonic=lambda: time.monotonic() - 2_000_000)
+        monkeypatch.setattr("langgraph_checkpoint_custom.drivers.sqlite.time", long_ago)
+        assert isinstance(put("long ago").run_here(saver), Contention)
 
 
-async def test_a_cancelled_task_does_not_affect_its_batch(saver: SqliteSaver, path: Path) -> None:
+async def test_a_cancelled_task_does_not_affect_its_batch(saver: TracedSaver, path: Path) -> None:
     with locked(path) as unlock:
         first = await begun(saver, put("first"))
         tasks = [asyncio.ensure_future(put(f"t {number}").run(saver)) for number in range(MANY)]
@@ -171,7 +179,7 @@ async def test_a_cancelled_task_does_not_affect_its_batch(saver: SqliteSaver, pa
     assert stored(saver) - {"first"} == {f"t {number}" for number in range(1, MANY, 2)}
 
 
-async def test_calls_of_other_loops_return_although_a_loop_has_ended(saver: SqliteSaver, path: Path) -> None:
+async def test_calls_of_other_loops_return_although_a_loop_has_ended(saver: TracedSaver, path: Path) -> None:
     def leave() -> None:
         loop = asyncio.new_event_loop()
         task = loop.create_task(put("left").run(saver))
@@ -197,7 +205,7 @@ async def test_closing_waits_for_async_calls_that_were_begun(path: Path) -> None
         tasks = [asyncio.ensure_future(put(f"t {number}").run(saver)) for number in range(MANY)]
         await asyncio.sleep(0)
         closing_it = asyncio.ensure_future(saver.aclose())
-        await until(lambda: driver_of(saver)._connections.closed)
+        await until(lambda: any(each.name.startswith("checkpoint-close") for each in threading.enumerate()))
         unlock()
         await closing_it
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
@@ -206,21 +214,30 @@ async def test_closing_waits_for_async_calls_that_were_begun(path: Path) -> None
         assert len(stored(again)) == MANY
 
 
-@pytest.mark.parametrize("kind", ["read", "write"])
-async def test_a_call_made_while_the_workers_are_closed_raises(saver: SqliteSaver, kind: str) -> None:
+async def test_a_call_made_while_the_saver_closes_raises(saver: TracedSaver) -> None:
     await put("t").run(saver)
-    await saver.aget_tuple(config("t"))
-    driver = driver_of(saver)
-    workers = driver._readers if kind == "read" else driver._writes.workers
-    workers.shutdown()  # Like `close()` on another OS thread.
-    with pytest.raises(ClosedError):
-        await (saver.aget_tuple(config("t")) if kind == "read" else put("t 2").run(saver))
-    assert not driver._writes._waiting
-    assert stored(saver) == {"t"}
+    begins, gate = threading.Event(), threading.Event()
+
+    def waits() -> Steps[None]:
+        yield RoundTrip([Statement("one", "SELECT 1", {})])
+        begins.set()
+        gate.wait()
+
+    running = asyncio.ensure_future(Op(waits, "read").run(saver))
+    await until(begins.is_set)
+    closing_it = asyncio.ensure_future(saver.aclose())  # It waits for that read.
+    try:
+        for call in (lambda: put("t 2").run(saver), lambda: saver.aget_tuple(config("t"))):
+            with suppress(ClosedError):
+                while True:  # Until the workers are shut down.
+                    await call()
+    finally:
+        gate.set()
+        await asyncio.gather(running, closing_it)
 
 
 @pytest.mark.parametrize("order", ["first", "last"])
-async def test_reads_do_not_wait_for_a_concurrent_long_read(saver: SqliteSaver, order: str) -> None:
+async def test_reads_do_not_wait_for_a_concurrent_long_read(saver: TracedSaver, order: str) -> None:
     await put("t").run(saver)
     gate = threading.Event()
 

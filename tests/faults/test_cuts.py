@@ -216,15 +216,15 @@ async def test_a_refusal_says_that_the_attempt_without_a_reply_may_have_taken_ef
             call, error, come_in = calls[name]
             before = rows(watcher)
 
-            class Meanwhile(RetryPolicy):
-                """Lets other calls come before the next attempt."""
+            pause = RetryPolicy.pause
 
-                def pause(self, failed: int, elapsed: float) -> float | None:
-                    assert rows(watcher) != before
-                    come_in()
-                    return super().pause(failed, elapsed)
+            def meanwhile(policy: RetryPolicy, failed: int, elapsed: float) -> float | None:
+                """Let other calls come before the next attempt."""
+                assert rows(watcher) != before
+                come_in()
+                return pause(policy, failed, elapsed)
 
-            monkeypatch.setattr(saver._driver, "_retry", Meanwhile())
+            monkeypatch.setattr(RetryPolicy, "pause", meanwhile)
             said = f"{name} was retried because no answer came; an earlier attempt may have succeeded. Then: "
             # A copy has read the outline and the chunks, and changed the rows, before it commits.
             proxy.cut_next("before the answer", after=3 if name == "copy_thread" else 0)
@@ -248,7 +248,7 @@ async def test_a_lost_reply_is_reported_if_no_connection_can_be_made_any_more(
 ) -> None:
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1, connect_timeout=2) as saver:
-            monkeypatch.setattr(saver._driver, "_retry", RetryPolicy(attempts=2))
+            monkeypatch.setattr(RetryPolicy, "pause", RetryPolicy(attempts=2).pause)
             client = Client(saver, api)
             await fill(client, "t")
             before = rows(watcher)

@@ -11,11 +11,10 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
-from langgraph_checkpoint_custom.drivers import postgres_sessions
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 from tests.behaviour.helpers import config
 from tests.conftest import APIS
-from tests.faults.workload import WAITING, fill, put_one, set_for_database, without_check
+from tests.faults.workload import WAITING, elsewhere, fill, put_one, set_for_database
 from tests.proxy import proxied
 from tests.stores import Client
 
@@ -28,12 +27,9 @@ CALLS: Mapping[str, Callable[[Client], Any]] = {
 }
 
 
-async def test_a_cancelled_call_ends_in_the_server(
-    postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_call_ends_in_the_server(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
     """Nobody but the client tells the server; the connection is used again."""
-    monkeypatch.setattr(postgres_sessions, "_INSPECT", without_check(postgres_sessions._INSPECT))
-    async with PostgresSaver(postgres_url, max_size=1) as saver:
+    async with PostgresSaver(elsewhere(postgres_url), max_size=1) as saver:
         client = Client(saver, "async")
         await fill(client, "t")
         for name, call in CALLS.items():

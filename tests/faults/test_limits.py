@@ -83,7 +83,7 @@ async def test_the_error_about_a_min_size_above_the_servers_limit_says_so(
 ) -> None:
     async def refused(url: str, api: str) -> None:
         async with PostgresSaver(url, min_size=4, pool_timeout=0.5, connect_timeout=1) as saver:
-            monkeypatch.setattr(saver._driver, "_retry", RetryPolicy(attempts=1))
+            monkeypatch.setattr(RetryPolicy, "pause", RetryPolicy(attempts=1).pause)
             client = Client(saver, api)
             calls = await asyncio.gather(*(client.get_tuple(config(f"t{i}")) for i in range(8)), return_exceptions=True)
             wanted = "the pool could not open its first 4 connections within 1 s; lower min_size"

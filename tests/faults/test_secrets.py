@@ -87,7 +87,7 @@ async def test_failing_connections_reveal_no_password(
         async with PostgresSaver(url, connect_timeout=2, pool_timeout=2) as saver:
             with pytest.raises(kind, match=message) as caught:
                 await Client(saver, api).get_tuple(config("t"))
-            held = vars(saver) | vars(saver._driver)
+            held = vars(saver) | vars(saver.backend.driver)
             assert SECRET not in f"{all_about(caught.value)} {saver!r} {saver} {held!r}"
 
     await asyncio.gather(*(fail(*each, api) for each in broken(cluster).values() for api in APIS))

@@ -9,18 +9,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver, StorageError
 from langgraph_checkpoint_custom.drivers.postgres_sessions import SILENCE
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from tests.behaviour.helpers import Database, config
 from tests.conftest import APIS
-from tests.drivers.batches import driver_of
 from tests.drivers.test_round_trips import settings_of
 from tests.faults.bouncer import bounced
 from tests.faults.faulty import faulty
@@ -37,7 +37,7 @@ async def test_first_calls_on_a_network_that_drops_packets_fail_together(
     with faulty(postgres_url) as proxy:
         proxy.connections_to_ignore = 1_000
         async with PostgresSaver(proxy.url, connect_timeout=2) as saver:
-            monkeypatch.setattr(saver._driver, "_retry", RetryPolicy(attempts=2))
+            monkeypatch.setattr(RetryPolicy, "pause", RetryPolicy(attempts=2).pause)
             client = Client(saver, api)
             calls = await asyncio.gather(*(client.get_tuple(config(f"t{i}")) for i in range(5)), return_exceptions=True)
             assert [type(call) for call in calls] == [ConnectionLost] * 5
@@ -67,17 +67,18 @@ async def test_a_silent_session_delays_other_calls_for_at_most_the_pool_timeout(
 
 def options_of(url: str) -> dict[str, int]:
     """What the kernel has been told about the socket of a saver's session: seconds, milliseconds and numbers."""
+    peer = "127.0.0.1", int(str(conninfo_to_dict(url)["port"]))
     with PostgresSaver(url) as saver:
         saver.get_tuple(config("t"))
-        source = driver_of(saver)._connections.source()
-        connection = source.getconn()
-        try:
-            with socket.socket(fileno=os.dup(connection.pgconn.socket)) as copy:
-                return {name: copy.getsockopt(*option) for name, option in OPTIONS.items()}
-        finally:
-            source.putconn(connection)
+        for each in Path("/proc/self/fd").iterdir():
+            if os.readlink(each).startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(each.name))) as copy:
+                    if copy.family == socket.AF_INET and not copy.getsockopt(*LISTENS) and copy.getpeername() == peer:
+                        return {name: copy.getsockopt(*option) for name, option in OPTIONS.items()}
+    raise AssertionError("the session has no socket")
 
 
+LISTENS = socket.SOL_SOCKET, socket.SO_ACCEPTCONN
 OPTIONS = {
     "keepalives": (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
     "idle": (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", 0)),

@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from langgraph_checkpoint_custom.drivers.postgres_sessions import SILENCE
 from tests.behaviour.helpers import config, get, metadata, put
 from tests.stores import Client
 
@@ -21,11 +20,12 @@ SESSIONS = (
 WAITING = f"SELECT pid{SESSIONS} AND wait_event_type = 'Lock'"
 
 
-def without_check(inspect: str) -> str:
-    """What is sent to a new session, without the setting by which the server itself looks for clients that are gone."""
-    setting = f"'client_connection_check_interval', '{SILENCE // 6}s'"
-    assert setting in inspect
-    return inspect.replace(setting, "'client_connection_check_interval', '0'")
+def elsewhere(url: str) -> str:
+    """The URL of a database on a server that is not known to look for clients that are gone: not one on Linux."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        text = "'PostgreSQL elsewhere'"
+        connection.execute(f"CREATE OR REPLACE FUNCTION public.version() RETURNS text LANGUAGE sql RETURN {text}")
+    return f"{url}&options=-c%20search_path%3Dpublic%2Cpg_catalog"
 
 
 def set_for_database(watcher: psycopg.Connection[Any], **settings: str) -> None:

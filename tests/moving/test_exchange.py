@@ -189,13 +189,13 @@ def test_a_transfer_stores_nothing_of_what_is_the_same(
     first = transfer(saver, other)
     assert first.problems == {}
     stored: list[str] = []
-    own = other._dialect.import_rows
+    own = other.backend.dialect.import_rows
 
     def noted(thread_id: str, rows: Any) -> Any:
         stored.append(thread_id)
         return own(thread_id, rows)
 
-    monkeypatch.setattr(other._dialect, "import_rows", noted, raising=False)
+    monkeypatch.setattr(other.backend.dialect, "import_rows", noted, raising=False)
     assert transfer(saver, other) == first
     assert stored == []
     # Each of these leaves the number of rows and their lengths as they are.
@@ -218,7 +218,12 @@ def fill_large(saver: CheckpointSaver) -> None:
 
 @pytest.mark.parametrize("how", ["import", "transfer"])
 def test_a_thread_is_imported_atomically(
-    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    saver: CheckpointSaver,
+    other: CheckpointSaver,
+    other_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
 ) -> None:
     """Somebody reads when all of its rows are stored and the transaction is not committed yet."""
     fill_large(saver)
@@ -227,15 +232,15 @@ def test_a_thread_is_imported_atomically(
         saver.put_writes(next(iter(saver.list(config("t"), limit=1))).config, [("a", "more")], "task")
     export_file(saver, tmp_path / "all.zst")
     before, seen = plain(other), []
-    ask = other._dialect.ask
+    ask = other.backend.dialect.ask
 
     def looked_at(*names: str, **params: Any) -> Any:
         if "release_claim" in names:
-            with open_saver(url_of(other)) as reader:
+            with open_saver(other_url) as reader:
                 seen.append(plain(reader))
         return ask(*names, **params)
 
-    monkeypatch.setattr(other._dialect, "ask", looked_at, raising=False)
+    monkeypatch.setattr(other.backend.dialect, "ask", looked_at, raising=False)
     done = import_file(other, tmp_path / "all.zst") if how == "import" else transfer(saver, other)
     assert done.problems == {}
     assert seen == [before]
@@ -253,13 +258,6 @@ def test_a_claimed_thread_is_not_imported(saver: CheckpointSaver, other: Checkpo
     assert [found.config for found in everything(other)] == [found.config for found in saver.list(config("u"))]
     assert import_file(other, tmp_path / "all.zst").problems == {}
     assert plain(other) == plain(saver)
-
-
-def url_of(saver: Any) -> str:
-    connections = saver._driver._connections
-    if hasattr(connections, "path"):
-        return f"sqlite:///{connections.path}"
-    return str(connections._address)
 
 
 def unpacked(path: Path) -> bytes:
@@ -399,7 +397,7 @@ def test_a_thread_that_is_exported_during_a_run_is_one_snapshot(
     for number in range(5):
         location = step(saver, "t", location, a=[f"{number}" * 400])
     expected = plain(saver)
-    dialect = saver._dialect
+    dialect = saver.backend.dialect
     read = dialect.export_rows
 
     def pruned_before_the_second(thread_id: str, pages: Any, limit: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from jinja2 import Environment
 from starlette.testclient import TestClient
 
 from langgraph_checkpoint_custom import CheckpointSaver, StorageError, open_saver
+from langgraph_checkpoint_custom.operations.delete import delete_thread
 from langgraph_checkpoint_custom.ui import create_app, inspector
 from langgraph_checkpoint_custom.ui.security import HEADERS, POLICY
 from tests.behaviour.helpers import metadata
@@ -198,12 +200,11 @@ def test_errors_show_no_traceback(guarded: Pages, monkeypatch: pytest.MonkeyPatc
 # Reading only
 
 
-def test_the_session_of_the_command_cannot_write(stories: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even if a page wanted to: the database refuses."""
-    driver: Any = stories.backend.driver
-    monkeypatch.setattr(driver, "_read_only", False)
+def test_the_session_of_the_command_cannot_write(stories: CheckpointSaver) -> None:
+    """Not even if a page called it a read: the database refuses."""
+    deletes = replace(delete_thread(stories.backend.dialect, "support-1042"), access="read")
     with pytest.raises(StorageError):
-        stories.delete_thread("support-1042")
+        stories.backend.driver.run(deletes)
     assert stories.thread_exists("support-1042")
 
 
