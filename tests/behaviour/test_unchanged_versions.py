@@ -136,39 +136,40 @@ async def test_without_a_parents_row_the_object_decides(
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("count", [16_000, 16_400])
 async def test_the_encoded_size_of_a_document_decides_after_a_parent_with_blobs_too(
-    store: Store, client: Client, database: Database, count: int, writer: str
+    store: Store, client: Client, database: Database, writer: str
 ) -> None:
     """Each number takes one byte."""
-    parent = await put(client, "1", {"list": LONG}, versions=VERSIONS)
-    async with store.open() as other:
-        its = client if writer == "has stored the parent" else Client(other, client.api)
-        if writer == "has read the parent":
-            await get(its, parent)
-        child = await put(its, "2", {"list": [0] * count}, parent=parent, versions={"list": "2"})
-    assert await value_of(client, child) == [0] * count
-    assert row_of(database, "2") == (IN_DOCUMENT if count < 16_384 else Row([], {"list": "2"}))
+    for count, row in ((16_000, IN_DOCUMENT), (16_400, Row([], {"list": "2"}))):
+        name = f"{count}"
+        parent = await put(client, "1", {"list": LONG}, versions=VERSIONS, thread_id=name)
+        async with store.open() as other:
+            its = client if writer == "has stored the parent" else Client(other, client.api)
+            if writer == "has read the parent":
+                await get(its, parent)
+            child = await put(its, "2", {"list": [0] * count}, parent=parent, versions={"list": "2"}, thread_id=name)
+        assert await value_of(client, child) == [0] * count
+        assert row_of(database, "2", name) == row, name
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize(
-    ("size", "row"), [(3_000, Row(["old", "new"], {})), (5_000, Row([], {"old": "1", "new": "2"}))]
-)
 async def test_what_has_no_new_version_is_stored_again_only_if_it_is_small(
-    store: Store, client: Client, database: Database, size: int, row: Row, writer: str
+    store: Store, client: Client, database: Database, writer: str
 ) -> None:
     """The document has more than 4,096 bytes in both cases."""
-    values = {"old": ["o" * size], "new": ["n" * 8_000]}
-    parent = await put(client, "1", values, versions={"old": "1", "new": "1"})
-    assert row_of(database, "1") == Row(["old", "new"], {})
-    async with store.open() as other:
-        its = client if writer == "has stored the parent" else Client(other, client.api)
-        if writer == "has read the parent":
-            await get(its, parent)
-        child = await put(its, "2", values, parent=parent, versions={"old": "1", "new": "2"}, new={"new": "2"})
-    assert (await get(client, child)).checkpoint["channel_values"] == values
-    assert row_of(database, "2") == row
+    versions, later = {"old": "1", "new": "1"}, {"old": "1", "new": "2"}
+    for size, row in ((3_000, Row(["old", "new"], {})), (5_000, Row([], later))):
+        name, values = f"{size}", {"old": ["o" * size], "new": ["n" * 8_000]}
+        parent = await put(client, "1", values, versions=versions, thread_id=name)
+        assert row_of(database, "1", name) == Row(["old", "new"], {})
+        async with store.open() as other:
+            its = client if writer == "has stored the parent" else Client(other, client.api)
+            if writer == "has read the parent":
+                await get(its, parent)
+            new = {"new": "2"}
+            child = await put(its, "2", values, parent=parent, versions=later, new=new, thread_id=name)
+        assert (await get(client, child)).checkpoint["channel_values"] == values
+        assert row_of(database, "2", name) == row
 
 
 @pytest.mark.parametrize("has_parent", [True, False])
