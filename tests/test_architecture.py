@@ -241,6 +241,8 @@ CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "
 CONTINUING = {
     "select_sends_of",
     "select_values_of",
+    "read_table_in_order",
+    "read_by_index",
     "limit_waiting",
     "free_pages",
     "give_back_page",

@@ -188,11 +188,13 @@ class Ahead(NamedTuple):
         keys: The id and namespace of each checkpoint, newest first.
         spaces: The namespaces of the thread; None if there are too many to look into each.
         following: How many keys to choose after these; 0 if there are no others.
+        matching: Whether these are only the checkpoints that match a filter.
     """
 
     keys: Sequence[tuple[str, str]]
     spaces: Sequence[str] | None
     following: int
+    matching: bool = False
 
 
 class Page(NamedTuple):
@@ -216,8 +218,9 @@ class Page(NamedTuple):
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
         """The keys whose rows are read: all that are known if a filter leaves rows out, or as many as asked for."""
-        keys = self.ahead.keys if self.ahead else ()
-        return keys if self.filter else keys[: self.limit]
+        if self.ahead is None:
+            return ()
+        return self.ahead.keys if self.filter and not self.ahead.matching else self.ahead.keys[: self.limit]
 
 
 def text(what: str, value: object, limit: int) -> str:

@@ -73,6 +73,35 @@ async def test_an_overwritten_value_raises(client: Client, database: Database) -
     await expect(client, READS, channel="a", type="pickle")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param({"v03": b"\xc1"}, id="no msgpack"),
+        pytest.param({"v03": b""}, id="empty"),
+        pytest.param({"v03": b"\x91", "v04": b"\x03\x03"}, id="one that lacks an element, and one that has it"),
+        pytest.param({"v03": b"\xa2h", "v04": b"i\x03"}, id="one that ends in the next"),
+    ],
+)
+@pytest.mark.parametrize("channels", [12, 120])
+@pytest.mark.leaves_damage("values are overwritten")
+async def test_an_overwritten_value_among_many_is_named(
+    client: Client, database: Database, damage: dict[str, bytes], channels: int
+) -> None:
+    """They are decoded together, and of many channels they are read in another way."""
+    values = {f"v{number:02}{' ' * 35}": ["x" * 1_200, number] for number in range(channels)}
+    await put(client, "2", values, thread_id="t", ns="sub")
+    for read in READS.values():
+        found: Any = await read(client)
+        assert (found[0] if isinstance(found, list) else found).checkpoint["channel_values"] == values
+    for channel, data in damage.items():
+        database.run(
+            "UPDATE blobs SET value = :data, type = 'msgpack' WHERE channel LIKE :channel",
+            data=data,
+            channel=f"{channel} %",
+        )
+    await expect(client, READS, channel="v03" + " " * 35, type="msgpack")
+
+
 async def test_an_overwritten_write_raises(client: Client, database: Database) -> None:
     await put_thread(client)
     database.run(f"UPDATE writes SET value = :data WHERE {NEWEST}", data=b"\xc1")

@@ -100,6 +100,18 @@ WITH page AS MATERIALIZED (
 -- LIMIT: with statistics of few threads, SQLite would otherwise find the ids in the index of all threads.
 SELECT checkpoint_id, checkpoint_ns FROM checkpoints WHERE thread_id = :thread_id LIMIT -1
 
+-- name: select_matching_keys
+-- The keys of a thread that match a filter. Reads all its rows, in the order of the table: by index, each page of the
+-- table would be read once for each namespace in it.
+WITH found AS MATERIALIZED (
+    -- `+`: otherwise SQLite might read the table from its start, to spare the sort.
+    SELECT rowid AS row FROM checkpoints WHERE thread_id = :thread_id ORDER BY +rowid
+)
+SELECT c.checkpoint_id, c.checkpoint_ns FROM found f CROSS JOIN checkpoints c ON c.rowid = f.row
+WHERE NOT c.hidden AND c.checkpoint_id >= :floor AND (c.checkpoint_id, c.checkpoint_ns) < (:before, :ns_below)
+-- include: matches_filter
+ORDER BY c.checkpoint_id DESC, c.checkpoint_ns DESC LIMIT :limit
+
 -- fragment: rows_of_page
 -- differs: as rows_of_latest.
 -- include: checkpoint_row
