@@ -269,6 +269,8 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "copy": d.store_copies("t7", "new", copied, copied.blobs),
         "delete a thread": d.ask("delete_thread", lock="alone", thread_id="t7"),
         "places": d.ask("select_checkpoint_ids", thread_id="t7"),
+        "outline of a short thread": d.ask("select_short_outline", thread_id="t7", limit=101),
+        "visit a thread later": d.ask("rearm_kept", thread_id="t7", due_at=10.0, seen=1.0),
         "outline that a sweep decides by": d.ask("select_outline", "select_labels", "select_arming", thread_id="t7"),
         "fork": d.store_copies("t7", "new", forked, forked.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
         "move labels": d.ask("move_labels", **Key("t7", "", "000050")._asdict(), new_id="000051"),
