@@ -65,10 +65,7 @@ OnOperation = Callable[[OperationEvent], None]
 
 
 class ObservedDriver:
-    """A driver that calls `hook` when an operation has ended; an exception of the hook is only logged.
-
-    What is no operation of a run, such as `setup`, is not reported.
-    """
+    """A driver that calls `hook` when an operation has ended; an exception of the hook is only logged."""
 
     def __init__(self, driver: Driver, database: str, hook: OnOperation) -> None:
         self._driver = driver
