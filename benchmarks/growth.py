@@ -38,9 +38,9 @@ from psycopg.conninfo import conninfo_to_dict
 from benchmarks.states import prose
 from benchmarks.stores import Server, folder, started_server
 from langgraph_checkpoint_custom import CheckpointSaver, OperationEvent, PostgresSaver, Retention, SqliteSaver
-from langgraph_checkpoint_custom.cli.counting import classes_of
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 from langgraph_checkpoint_custom.tools.exchange import export_file
+from langgraph_checkpoint_custom.tools.types import classes_of
 
 Saver = BaseCheckpointSaver[Any]
 Work = tuple[str, Callable[[], object]]
@@ -421,7 +421,7 @@ def on_store(saver: Saver, where: Path) -> Iterator[Work]:
     yield "count_threads", saver.count_threads
     yield "interrupts", lambda: read(saver.interrupts())
     yield "stats", lambda: saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 10))
-    yield "types", lambda: classes_of(saver)
+    yield "types", lambda: classes_of([saver])
     yield "reencrypt, dry run", lambda: saver.reencrypt(dry_run=True)
     yield "export", lambda: export_file(saver, where / "export")
     yield "first sweep", lambda: saver.sweep(Retention(older_than=YEARS))

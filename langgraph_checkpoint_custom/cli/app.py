@@ -15,16 +15,14 @@ import typer
 import typer.core
 
 from langgraph_checkpoint_custom.cli.changing import copy, delete, fork, label, prune, rollback, unlabel
+from langgraph_checkpoint_custom.cli.checking import doctor, stats, types, verify
 from langgraph_checkpoint_custom.cli.common import PROGRAM
-from langgraph_checkpoint_custom.cli.counting import stats, types
-from langgraph_checkpoint_custom.cli.health import doctor
 from langgraph_checkpoint_custom.cli.moving import export, import_, migrate, rekey
 from langgraph_checkpoint_custom.cli.output import complain, logs_as_notes, say, show_bug, show_source
 from langgraph_checkpoint_custom.cli.reading import failures, history, interrupts, labels, tenants, threads
-from langgraph_checkpoint_custom.cli.starting import demo, ui, worker
+from langgraph_checkpoint_custom.cli.starting import demo, schema, setup, ui, worker
 from langgraph_checkpoint_custom.cli.states import diff, show
 from langgraph_checkpoint_custom.cli.sweeping import erase, set_ttl, status, sweep, vacuum
-from langgraph_checkpoint_custom.cli.tables import schema, setup, verify
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint, StorageError
 from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY
 

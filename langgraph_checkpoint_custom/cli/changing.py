@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-import typer
-
-from langgraph_checkpoint_custom.cli.common import Namespace, NotPossible, Options, Thread, command, thread_as_typed
+from langgraph_checkpoint_custom.cli.common import (
+    Namespace,
+    NotPossible,
+    Options,
+    Thread,
+    argument,
+    command,
+    option,
+    thread_argument,
+)
 from langgraph_checkpoint_custom.cli.output import Column, counted, number, say, size
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
@@ -28,13 +35,9 @@ from langgraph_checkpoint_custom.operations.sizes import (
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-Threads = Annotated[
-    list[str], typer.Argument(metavar="THREAD...", parser=thread_as_typed, help="ids of threads", show_default=False)
-]
-Source = Annotated[str, typer.Argument(metavar="SOURCE", parser=thread_as_typed, help="a thread")]
-Target = Annotated[
-    str, typer.Argument(metavar="TARGET", parser=thread_as_typed, help="an id that has no checkpoints of its own")
-]
+Threads = Annotated[list[str], thread_argument("ids of threads", "THREAD...")]
+Source = Annotated[str, thread_argument("a thread", "SOURCE")]
+Target = Annotated[str, thread_argument("an id that has no checkpoints of its own", "TARGET")]
 
 
 @command("tenant")
@@ -53,11 +56,9 @@ def fork(
     target: Target,
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="where to start; by default the newest checkpoint", show_default=False),
+        option("where to start; by default the newest checkpoint", metavar="ID"),
     ] = None,
-    run: Annotated[
-        str | None, typer.Option(metavar="ID", help="start from the last checkpoint of this run", show_default=False)
-    ] = None,
+    run: Annotated[str | None, option("start from the last checkpoint of this run", metavar="ID")] = None,
 ) -> None:
     """Start a new thread from a checkpoint of another, with all that the checkpoint needs and nothing after it."""
     with options.opened() as saver:
@@ -71,10 +72,8 @@ def fork(
 def label(
     options: Options,
     thread: Thread,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="a name that no other checkpoint of the thread has")],
-    checkpoint: Annotated[
-        str | None, typer.Argument(help="the id of a checkpoint; by default the newest", show_default=False)
-    ] = None,
+    name: Annotated[str, argument("a name that no other checkpoint of the thread has", metavar="NAME")],
+    checkpoint: Annotated[str | None, argument("the id of a checkpoint; by default the newest")] = None,
     namespace: Namespace = "",
 ) -> None:
     """Give a checkpoint a name, so that no prune deletes it."""
@@ -84,9 +83,7 @@ def label(
 
 
 @command("tenant")
-def unlabel(
-    options: Options, thread: Thread, name: Annotated[str, typer.Argument(metavar="NAME", help="a label")]
-) -> None:
+def unlabel(options: Options, thread: Thread, name: Annotated[str, argument("a label", metavar="NAME")]) -> None:
     """Remove a name from its checkpoint, so that a prune may delete the checkpoint."""
     with options.opened() as saver:
         if not saver.unlabel(thread, name):
@@ -98,7 +95,9 @@ def unlabel(
 def prune(
     options: Options,
     threads: Threads,
-    keep: Annotated[int, typer.Option(metavar="N", min=1, help="how many checkpoints to keep in each namespace")] = 1,
+    keep: Annotated[
+        int, option("how many checkpoints to keep in each namespace", metavar="N", min=1, show_default=True)
+    ] = 1,
 ) -> None:
     """Delete all checkpoints but the newest ones of each namespace, those with labels, and what these need.
 
@@ -117,7 +116,7 @@ def delete(options: Options, threads: Threads) -> None:
 def rollback(
     options: Options,
     thread: Thread,
-    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="a checkpoint of the root graph")],
+    checkpoint: Annotated[str, argument("a checkpoint of the root graph", metavar="CHECKPOINT")],
 ) -> None:
     """Make a checkpoint the newest: delete everything after it, in all namespaces, and its own pending writes."""
     key = Key(thread_text(thread), "", text("checkpoint_id", checkpoint, MAX_ID))

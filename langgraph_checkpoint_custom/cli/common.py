@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
+from datetime import datetime, timedelta, timezone
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -15,8 +17,7 @@ from urllib.parse import unquote
 
 import typer
 
-from langgraph_checkpoint_custom.cli.output import Column, ask, counted, note, say, table, tell
-from langgraph_checkpoint_custom.cli.times import Times
+from langgraph_checkpoint_custom.cli.output import Column, Times, ask, counted, note, say, table, tell
 from langgraph_checkpoint_custom.encoding.raw import without_classes
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaOutdated
 from langgraph_checkpoint_custom.model.keys import KIND_MARK
@@ -24,6 +25,7 @@ from langgraph_checkpoint_custom.operations.export_rows import next_threads
 from langgraph_checkpoint_custom.operations.schema import check_schema
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import SCHEMA, URL, open_saver, settings_of, url_of
+from langgraph_checkpoint_custom.tools.finding import savers_of
 
 # The name of the script. `python -m langgraph_checkpoint_custom` is the same program.
 PROGRAM = "lgckpt"
@@ -37,35 +39,75 @@ _FILE = "sqlite:///"
 # What a command that reads takes if no database is given.
 NEARBY = "checkpoints.db"
 
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+# What a person types
+
 
 def thread_as_typed(text: str) -> str:
     r"""Return the id of a thread. For another framework's thread, the text may begin with \x1e, as it is printed."""
     return KIND_MARK + text.removeprefix(_PRINTED_MARK) if text.startswith(_PRINTED_MARK) else text
 
 
-# Arguments and options of several commands.
-Thread = Annotated[
-    str, typer.Argument(metavar="THREAD", parser=thread_as_typed, help="the id of a thread", show_default=False)
-]
+def span(text: str) -> timedelta:
+    """Return a span of time, such as "90m"."""
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text):
+        with suppress(OverflowError):
+            return timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
+    raise ConfigError(f"{text!r} is not a time; write a number and s, m, h, d or w, such as 30d")
+
+
+def moment(text: str | None) -> datetime | None:
+    """Return the time that a text says: "24h" ago, a date, or a date with a time, in the local zone or with another."""
+    if text is None:
+        return None
+    with suppress(ValueError, OverflowError):
+        if text[-1:].isalpha() and not text.endswith("Z"):
+            return datetime.now(timezone.utc) - span(text)
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone()
+    raise ConfigError(f"{text!r} is not a time; write for example 24h, 2026-01-31, or 2026-01-31T18:30")
+
+
+def amount(text: str) -> int:
+    """Return a number of bytes, such as "10GB"."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", text, re.IGNORECASE)
+    if found is None:
+        raise ConfigError(f"{text!r} is not a size; write a number and B, KB, MB, GB or TB, such as 10GB")
+    return int(float(found[1]) * _BYTES[found[2].upper()])
+
+
+# Arguments and options
+
+
+def option(help: str, *names: str, **more: Any) -> Any:
+    """Declare an option of a command: without names it has that of the parameter, and its help says no default."""
+    return typer.Option(*names, help=help, **{"show_default": False, **more})
+
+
+def argument(help: str, **more: Any) -> Any:
+    """Declare an argument of a command; its help says no default."""
+    return typer.Argument(help=help, show_default=False, **more)
+
+
+def thread_argument(help: str, metavar: str = "THREAD") -> Any:
+    """Declare an argument that is the id of a thread, or several."""
+    return argument(help, metavar=metavar, parser=thread_as_typed)
+
+
+Thread = Annotated[str, thread_argument("the id of a thread")]
 Namespace = Annotated[
-    str,
-    typer.Option(
-        "--namespace",
-        "-n",
-        metavar="NAME",
-        help="a checkpoint namespace; by default the root graph's",
-        show_default=False,
-    ),
+    str, option("a checkpoint namespace; by default the root graph's", "--namespace", "-n", metavar="NAME")
 ]
-Limit = Annotated[int, typer.Option("--limit", "-l", metavar="N", min=1, help="how many at most")]
-Full = Annotated[bool, typer.Option("--full", help="show values in full", show_default=False)]
+Limit = Annotated[int, option("how many at most", "--limit", "-l", metavar="N", min=1, show_default=True)]
+Full = Annotated[bool, option("show values in full", "--full")]
 Where = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "metadata that the newest checkpoint has; the value is JSON, also with operators, otherwise text; may be given "
+        "several times",
         metavar="KEY=VALUE",
-        help="metadata that the newest checkpoint has; the value is JSON, also with operators, otherwise text; may be "
-        "given several times",
-        show_default=False,
     ),
 ]
 
@@ -81,33 +123,23 @@ class NotPossible(CheckpointError):
 class Options:
     """The values of the shared options: which store a command works on, how it prints, and whether it asks."""
 
-    utc: Annotated[bool, typer.Option("--utc", help="print times in UTC, not local ones", show_default=False)] = False
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="report what would be done, and change nothing", show_default=False)
-    ] = False
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask", show_default=False)] = False
+    utc: Annotated[bool, option("print times in UTC, not local ones", "--utc")] = False
+    dry_run: Annotated[bool, option("report what would be done, and change nothing", "--dry-run")] = False
+    yes: Annotated[bool, option("do not ask", "--yes", "-y")] = False
     url: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help=f"postgresql://user:password@host/database, or the path of a SQLite file; by default {URL}",
-            show_default=False,
+        option(
+            f"postgresql://user:password@host/database, or the path of a SQLite file; by default {URL}", metavar="URL"
         ),
     ] = None
     schema: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help=f"PostgreSQL: the schema of the tables; by default {SCHEMA}", show_default=False
-        ),
+        str | None, option(f"PostgreSQL: the schema of the tables; by default {SCHEMA}", metavar="NAME")
     ] = None
-    tenant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="only the threads of this tenant", show_default=False)
-    ] = None
-    no_tenants: Annotated[
-        bool | None,
-        typer.Option("--no-tenants", help="only the threads without a tenant; by default all", show_default=False),
-    ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document", show_default=False)] = False
+    tenant: Annotated[str | None, option("only the threads of this tenant", metavar="NAME")] = None
+    no_tenants: Annotated[bool | None, option("only the threads without a tenant; by default all", "--no-tenants")] = (
+        None
+    )
+    as_json: Annotated[bool, option("print one JSON document", "--json")] = False
 
     def __post_init__(self) -> None:
         if self.tenant is not None and self.no_tenants:
@@ -268,18 +300,12 @@ def must_have_tables(saver: CheckpointSaver) -> None:
         saver.backend.driver.look(check_schema(saver.backend.dialect))
 
 
-def savers_of(saver: CheckpointSaver, tenants: bool) -> list[CheckpointSaver]:
-    """Return the saver and, with `tenants`, a saver for each tenant."""
-    names = saver.tenants() if tenants else ()
-    return [saver, *map(saver.for_tenant, names)]
-
-
 def count_all(saver: CheckpointSaver, tenants: bool) -> int:
     """Return the number of threads, for a progress bar."""
     return sum(own.count_threads() for own in savers_of(saver, tenants))
 
 
-def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
+def rows_of(saver: CheckpointSaver, tenants: bool) -> int:
     """Return the number of rows of all tables, for a progress bar."""
     from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 

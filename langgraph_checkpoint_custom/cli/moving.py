@@ -16,19 +16,19 @@ from typing import Annotated, Any, Literal
 import typer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from langgraph_checkpoint_custom.cli.checking import find_classes
 from langgraph_checkpoint_custom.cli.common import (
     NotPossible,
     Options,
+    argument,
     command,
     count_all,
     given,
     must_exist,
-    must_have_tables,
+    option,
     rows_of,
-    savers_of,
     thread_as_typed,
 )
-from langgraph_checkpoint_custom.cli.counting import classes_of
 from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
@@ -47,20 +47,14 @@ PAUSE = 1.0
 
 Chosen = Annotated[
     list[str] | None,
-    typer.Option(
-        "--thread",
-        metavar="ID",
-        parser=thread_as_typed,
-        help="only this thread; may be given several times",
-        show_default=False,
-    ),
+    option("only this thread; may be given several times", "--thread", metavar="ID", parser=thread_as_typed),
 ]
 
 
 @command("tenant", "no_tenants")
 def export(
     options: Options,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to create; it must not exist")],
+    file: Annotated[Path, argument("the file to create; it must not exist", metavar="FILE")],
     threads: Chosen = None,
 ) -> None:
     """Write all threads to a file, while runs go on."""
@@ -70,11 +64,9 @@ def export(
         raise NotPossible(f"{file} already exists; move it away, or choose another name")
     with (
         options.opened(reads=True, lists=True) as saver,
-        progress("threads", _total(saver, options.tenants, threads)) as report,
+        progress("export", "threads", _total(saver, options.tenants, threads)) as report,
     ):
-        done = export_file(
-            saver, file, threads=threads, progress=lambda number: report(number, "export"), tenants=options.tenants
-        )
+        done = export_file(saver, file, threads=threads, progress=report, tenants=options.tenants)
     options.report(
         {"file": str(file), "threads": done.threads, "rows": done.rows},
         f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} in {file}.",
@@ -84,7 +76,7 @@ def export(
 @command("tenant")
 def import_(
     options: Options,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="a file that export has written")],
+    file: Annotated[Path, argument("a file that export has written", metavar="FILE")],
     threads: Chosen = None,
 ) -> None:
     """Store the threads of a file, and check each one; a thread with other rows in the target stays as it is."""
@@ -92,9 +84,12 @@ def import_(
 
     if not file.exists():
         raise NotPossible(f"there is no file {str(file)!r}")
-    with options.opened(may_be_new=True) as saver, progress("threads", lambda: count_exported(file)) as report:
+    with (
+        options.opened(may_be_new=True) as saver,
+        progress("import", "threads", lambda: count_exported(file)) as report,
+    ):
         saver.setup()
-        done = import_file(saver, file, threads=threads, progress=lambda number: report(number, "import"))
+        done = import_file(saver, file, threads=threads, progress=report)
     options.report(
         {"file": str(file), "threads": done.threads, "rows": done.rows, "problems": done.problems},
         f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} from {file}.",
@@ -107,53 +102,35 @@ def migrate(
     options: Options,
     source: Annotated[
         str | None,
-        typer.Option(
+        option(
+            f"the database to copy from, or the path of a SQLite file; with --to official by default {URL}",
             "--from",
             metavar="URL",
-            help=f"the database to copy from, or the path of a SQLite file; with --to official by default {URL}",
-            show_default=False,
         ),
     ] = None,
     threads: Chosen = None,
-    follow: Annotated[
-        bool,
-        typer.Option("--follow", help="copy what is new again and again, until Ctrl-C", show_default=False),
-    ] = False,
-    finish: Annotated[
-        bool,
-        typer.Option(
-            "--finish", help="close the official tables for writes, then copy what is new", show_default=False
-        ),
-    ] = False,
+    follow: Annotated[bool, option("copy what is new again and again, until Ctrl-C", "--follow")] = False,
+    finish: Annotated[bool, option("close the official tables for writes, then copy what is new", "--finish")] = False,
     to: Annotated[
         Literal["official"] | None,
-        typer.Option(help="copy from our tables to those of LangGraph's own savers at --url", show_default=False),
+        option("copy from our tables to those of LangGraph's own savers at --url"),
     ] = None,
     tables: Annotated[
         Literal["official", "own"] | None,
-        typer.Option(help="those of LangGraph's own savers, or ours; by default, what exists", show_default=False),
+        option("those of LangGraph's own savers, or ours; by default, what exists"),
     ] = None,
     official_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VARIABLE",
-            help="the variable with the AES key of official tables",
-            show_default=False,
-        ),
+        str | None, option("the variable with the AES key of official tables", metavar="VARIABLE")
     ] = None,
     diverged: Annotated[
         Diverged,
-        typer.Option(
-            help="a thread that went on in both databases: report it, or copy the source's to a thread of its own",
+        option(
+            "a thread that went on in both databases: report it, or copy the source's to a thread of its own",
+            show_default=True,
         ),
     ] = "report",
     app_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="with --dry-run: also look for classes in the modules of this folder",
-            show_default=False,
-        ),
+        Path | None, option("with --dry-run: also look for classes in the modules of this folder", metavar="FOLDER")
     ] = None,
 ) -> None:
     """Copy everything from LangGraph's own savers, or from our tables in another database, or back to the former.
@@ -250,7 +227,7 @@ def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
     missing = []
     path = list(sys.path)
     sys.path += [str(app_dir.absolute())] if app_dir else []
-    for module, name in sorted({each for own in savers_of(saver, tenants=True) for each in classes_of(own)[0]}):
+    for module, name in sorted(find_classes(saver, tenants=True).classes):
         try:
             find(module, name)
         except UnreadableValue:
@@ -262,10 +239,10 @@ def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
 def _moves(move: Callable[..., MoveReport], total: Callable[[], int], follow: bool, as_json: bool) -> dict[str, Any]:
     """Move once, or again and again until Ctrl-C; return the numbers and the problems that are left."""
     moved = None
-    with suppress(KeyboardInterrupt) if follow else nullcontext(), progress("threads", total) as report:
+    with suppress(KeyboardInterrupt) if follow else nullcontext(), progress("copy", "threads", total) as report:
         while True:
             began = monotonic()
-            found = move(progress=lambda number: report(number, "copy"))
+            found = move(progress=report)
             if moved is not None:
                 found.checkpoints += moved.checkpoints
                 found.writes += moved.writes
@@ -300,16 +277,12 @@ def _total(saver: CheckpointSaver, tenants: bool, threads: list[str] | None) -> 
 def _transfer(options: Options, source: str, target: CheckpointSaver, threads: list[str] | None) -> dict[str, Any]:
     from langgraph_checkpoint_custom.tools.exchange import transfer
 
-    with open_saver(source, **dict(settings_of(os.environ, source).options)) as opener:
-        must_have_tables(opener)
-        saver = opener if options.tenant is None else opener.for_tenant(options.tenant)
-        with progress("threads", _total(saver, options.tenants, threads)) as report:
-            done = transfer(
-                saver, target, threads=threads, progress=lambda number: report(number, "copy"), tenants=options.tenants
-            )
-        if not options.tenants:
-            options.mention_tenants(opener)
-    return {"threads": done.threads, "rows": done.rows, "problems": done.problems}
+    with (
+        replace(options, url=source, schema=None).opened(lists=True) as saver,
+        progress("copy", "threads", _total(saver, options.tenants, threads)) as report,
+    ):
+        done = transfer(saver, target, threads=threads, progress=report, tenants=options.tenants)
+    return asdict(done)
 
 
 def _kind(source: str, target_url: str) -> str:
@@ -341,12 +314,9 @@ def rekey(options: Options) -> None:
         raise ConfigError(f"no encryption key given: set {KEYS}")
     with (
         options.opened(lists=True) as saver,
-        progress("rows", lambda: rows_of(saver, tenants=options.tenants)) as report,
+        progress("dry run" if options.dry_run else "rekey", "rows", lambda: rows_of(saver, options.tenants)) as report,
     ):
-        what = "dry run" if options.dry_run else "rekey"
-        rows, renewed, unreadable = saver.reencrypt(
-            dry_run=options.dry_run, progress=lambda rows: report(rows, what), tenants=options.tenants
-        )
+        rows, renewed, unreadable = saver.reencrypt(dry_run=options.dry_run, progress=report, tenants=options.tenants)
     result = {"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]}
     done = "would be rewritten. Nothing was changed" if options.dry_run else "were rewritten"
     options.report(

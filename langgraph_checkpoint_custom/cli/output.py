@@ -14,8 +14,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from langgraph_checkpoint_custom.model.id_times import time_of
+from langgraph_checkpoint_custom.model.records import time_from
 from langgraph_checkpoint_custom.tools.display import counted as counted
 from langgraph_checkpoint_custom.tools.display import size as size
 
@@ -95,6 +98,31 @@ def logs_as_notes() -> Iterator[None]:
 def tell(what: Any) -> None:
     """Print one JSON document. What is not ASCII is escaped, so it cannot affect a terminal."""
     print(json.dumps(what, indent=2, default=str))
+
+
+class Times:
+    """Formats times, all in the local zone or in UTC; a table says the zone in its head."""
+
+    def __init__(self, utc: bool) -> None:
+        now = datetime.now(timezone.utc) if utc else datetime.now().astimezone()
+        self._zone, self._year = now.tzinfo, now.year
+
+    def head(self, name: str) -> str:
+        """Return the head of a column of times."""
+        return f"{name} ({self._zone})"
+
+    def short(self, time: datetime | str | None) -> str:
+        """Return a time, or that of a checkpoint's id, for a table; empty if it is not known."""
+        found = time_of(time) if isinstance(time, str) else time
+        if found is None:
+            return ""
+        local = found.astimezone(self._zone)
+        return local.strftime("%m-%d %H:%M:%S" if local.year == self._year else "%Y-%m-%d %H:%M")
+
+    def full(self, text: object) -> str:
+        """Return the time of a checkpoint from what it says of itself, with the zone."""
+        time = time_from(text)
+        return f"{time.astimezone(self._zone):%Y-%m-%d %H:%M:%S} {self._zone}" if time else "at an unknown time"
 
 
 class Column(NamedTuple):
@@ -206,20 +234,20 @@ def _console() -> Console:
     )
 
 
-Report = Callable[[int, str], None]
-"""Called with the number that is done, and the name of the bar, such as "export"."""
-
-
 @contextmanager
-def progress(unit: str, total: Callable[[], int | None] = lambda: None) -> Iterator[Report]:
+def progress(what: str, unit: str, total: Callable[[], int]) -> Iterator[Callable[[int], None]]:
     """Display a progress bar on stderr, with rate and remaining time, if stderr is a terminal.
 
     Args:
+        what: What is done: "export".
         unit: What is counted: "threads".
-        total: Returns the number at the end, or None if it is not known. Called only if stderr is a terminal.
+        total: Returns the number at the end. Called only if stderr is a terminal.
+
+    Yields:
+        A function that is called with the number that is done.
     """
     if not sys.stderr.isatty():
-        yield lambda done, what: None
+        yield lambda done: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -229,18 +257,11 @@ def progress(unit: str, total: Callable[[], int | None] = lambda: None) -> Itera
         def render(self, task: Task) -> Text:
             # The first rows come at once, which says nothing about the others.
             speed = (task.finished_speed or task.speed) if (task.elapsed or 0) >= 1 else None
-            done = f"{task.completed:,.0f}" if task.total is None else f"{task.completed:,.0f} of {task.total:,.0f}"
-            return Text(f"{done} {unit}" + ("" if speed is None else f", {speed:,.1f}/s"))
+            done = f"{task.completed:,.0f} of {task.total:,.0f} {unit}"
+            return Text(done + ("" if speed is None else f", {speed:,.1f}/s"))
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), Rate(), TimeRemainingColumn(compact=True))
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     with Progress(*columns, console=console) as bar:
-        number = total()
-        tasks: dict[str, Any] = {}
-
-        def report(done: int, what: str) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=number)
-            bar.update(tasks[what], completed=done)
-
-        yield report
+        task = bar.add_task(what, total=total())
+        yield lambda done: bar.update(task, completed=done)

@@ -11,25 +11,30 @@ from functools import partial
 from itertools import zip_longest
 from typing import Annotated, Any, NamedTuple
 
-import typer
-from langgraph.checkpoint.base import CheckpointTuple
-
-from langgraph_checkpoint_custom.cli.common import Full, Limit, Options, Thread, Where, command, thread_as_typed
+from langgraph_checkpoint_custom.cli.common import (
+    Full,
+    Limit,
+    Options,
+    Thread,
+    Where,
+    command,
+    moment,
+    option,
+    thread_as_typed,
+)
 from langgraph_checkpoint_custom.cli.output import Column, number, say, size
-from langgraph_checkpoint_custom.cli.times import moment
-from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError, CorruptCheckpoint
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, config_of, right_above
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, right_above
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import TimelineRecord
 from langgraph_checkpoint_custom.operations.inspector import timeline as timeline_of
 from langgraph_checkpoint_custom.operations.sizes import ALL, MOST, sizes_of_threads
-from langgraph_checkpoint_custom.operations.thread_states import State, failures_of, open_among, state_of
+from langgraph_checkpoint_custom.operations.thread_states import State, failures_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import brief, duration, json_of, up_to
 from langgraph_checkpoint_custom.tools.finding import checkpoint_named, thread_named, wanted_of
-from langgraph_checkpoint_custom.tools.states import channels_of, nodes_of
-from langgraph_checkpoint_custom.tools.summary import line_of, question_of, text_of
+from langgraph_checkpoint_custom.tools.states import Summary, nodes_of, question_of, summary_of, text_of
 from langgraph_checkpoint_custom.tools.timeline import graph_of, lines_of, sends_of
 
 # Characters of a value that are displayed without `--full`.
@@ -45,21 +50,14 @@ STORY = 1_000
 REACH = 1_000
 _SEARCHED = ("unfinished", "done")
 
-Before = Annotated[
-    str | None, typer.Option(metavar="CURSOR", help="continue where the last page ended", show_default=False)
-]
+Before = Annotated[str | None, option("continue where the last page ended", metavar="CURSOR")]
 Since = Annotated[
     str | None,
-    typer.Option(
-        metavar="TIME",
-        help="only threads whose newest checkpoint was made since then: 24h, or a date, also with a time",
-        show_default=False,
+    option(
+        "only threads whose newest checkpoint was made since then: 24h, or a date, also with a time", metavar="TIME"
     ),
 ]
-Until = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="only threads whose newest checkpoint was made before that", show_default=False),
-]
+Until = Annotated[str | None, option("only threads whose newest checkpoint was made before that", metavar="TIME")]
 
 
 @command("utc", "tenant")
@@ -69,12 +67,9 @@ def threads(
     limit: Limit = 20,
     before: Before = None,
     columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY", help="show this metadata; by default user; may be given several times", show_default=False
-        ),
+        list[str] | None, option("show this metadata; by default user; may be given several times", metavar="KEY")
     ] = None,
-    state: Annotated[State | None, typer.Option(help="only threads in this state", show_default=False)] = None,
+    state: Annotated[State | None, option("only threads in this state")] = None,
     since: Since = None,
     until: Until = None,
 ) -> None:
@@ -84,22 +79,22 @@ def threads(
     """
     with options.opened(reads=True, raw=True, lists=True) as saver:
         page = _page(saver, where, before, state, limit, since, until)
-        ids, d = [one.record.thread_id for one in page.threads], saver.backend.dialect
+        ids, d = [record.thread_id for record, _ in page.threads], saver.backend.dialect
         counts = saver.backend.driver.run(sizes_of_threads(d, ids, ALL if options.as_json else MOST))
         rows = [
             {
-                "thread_id": one.record.thread_id,
-                "kind": one.record.kind,
-                "name": one.record.name,
-                "state": one.state,
-                "newest": one.record.newest.checkpoint_id,
-                "time": _iso(one.record.newest.checkpoint_id),
-                "run_id": one.record.newest.run_id,
-                "last": _last(saver, one),
-                "metadata": json_of(one.record.newest.metadata),
-                **counts[one.record.thread_id].size._asdict(),
+                "thread_id": record.thread_id,
+                "kind": record.kind,
+                "name": record.name,
+                "state": last.state,
+                "newest": record.newest.checkpoint_id,
+                "time": _iso(record.newest.checkpoint_id),
+                "run_id": record.newest.run_id,
+                "last": f"{last.who}: {last.text}" if last.who else last.text,
+                "metadata": json_of(record.newest.metadata),
+                **counts[record.thread_id].size._asdict(),
             }
-            for one in page.threads
+            for record, last in page.threads
         ]
     times = options.times
     options.listing(
@@ -120,19 +115,10 @@ def threads(
     _say_more(options, page)
 
 
-class _Listed(NamedTuple):
-    """A thread of a list, with its newest checkpoint; None if that was deleted in the meantime, or cannot be read."""
-
-    record: ThreadRecord
-    found: CheckpointTuple | None
-    state: str
-    problem: str = ""
-
-
 class _Page(NamedTuple):
     """A page of threads, and the cursor of the next one; `searched` if it looked at threads in other states, too."""
 
-    threads: Sequence[_Listed]
+    threads: Sequence[tuple[ThreadRecord, Summary]]
     next: str | None
     searched: bool
 
@@ -147,27 +133,18 @@ def _page(
     until: str | None,
 ) -> _Page:
     most, indexed = (REACH, None) if state in _SEARCHED else (limit, state)
-    found: list[_Listed] = []
+    found: list[tuple[ThreadRecord, Summary]] = []
     looked_at, last = 0, None
     options: Any = {"filter": wanted_of(where or ()), "since": moment(since), "until": moment(until)}
     for last in saver.threads(state=indexed, before=_cursor(before), limit=most, **options):
         looked_at += 1
-        one = _listed(saver, last)
-        if state in (None, one.state):
-            found.append(one)
+        summary = summary_of(saver, last.newest, LINE)
+        if state in (None, summary.state):
+            found.append((last, summary))
         if len(found) == limit:
             break
     is_more = last is not None and (looked_at == most or len(found) == limit)
     return _Page(found, _cursor_of(last) if last and is_more else None, state in _SEARCHED)
-
-
-def _listed(saver: CheckpointSaver, record: ThreadRecord) -> _Listed:
-    newest = record.newest
-    try:
-        found = saver.get_tuple(config_of(record.thread_id, newest.checkpoint_ns, newest.checkpoint_id))
-    except CorruptCheckpoint as error:
-        return _Listed(record, None, "unreadable", f"cannot be read: {error}")
-    return _Listed(record, found, state_of(found) if found else "deleted")
 
 
 def _say_more(options: Options, page: _Page) -> None:
@@ -188,7 +165,7 @@ def failures(
     """List the tasks that have failed and not succeeded since: the thread, the node, the error and when it began."""
     with options.opened(reads=True, raw=True, lists=True) as saver:
         page = _page(saver, where, before, "failed", limit, since, until)
-        rows = [row for one in page.threads for row in _failures(saver, one)]
+        rows = [row for each in page.threads for row in _failures(saver, *each)]
     times = options.times
     options.listing(
         "failures",
@@ -204,28 +181,18 @@ def failures(
     _say_more(options, page)
 
 
-def _failures(saver: CheckpointSaver, one: _Listed) -> Iterator[dict[str, Any]]:
-    assert one.found is not None
-    nodes, newest = nodes_of(saver, one.found), one.record.newest
-    for task_id, error in failures_of(one.found):
+def _failures(saver: CheckpointSaver, record: ThreadRecord, last: Summary) -> Iterator[dict[str, Any]]:
+    assert last.found is not None  # Its state is known.
+    nodes, newest = nodes_of(saver, last.found), record.newest
+    for task_id, error in failures_of(last.found):
         yield {
-            "thread_id": one.record.thread_id,
+            "thread_id": record.thread_id,
             "checkpoint_id": newest.checkpoint_id,
             "time": _iso(newest.checkpoint_id),
             "run_id": newest.run_id,
             "node": nodes.get(task_id),
             "error": error,
         }
-
-
-def _last(saver: CheckpointSaver, one: _Listed) -> str:
-    """Return the question, the error or the last message of a thread, in a line."""
-    if one.found is None:
-        return one.problem
-    questions = [question_of(each) for each in open_among(one.found.checkpoint, one.found.pending_writes or [])]
-    errors = [error for _, error in failures_of(one.found)]
-    who, text = line_of(channels_of(saver, one.found), questions, errors, LINE)
-    return f"{who}: {text}" if who else text
 
 
 def _brief(key: str, row: dict[str, Any]) -> str | None:
@@ -260,24 +227,14 @@ def history(
     thread: Thread,
     where: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="metadata of the checkpoints to list, not of the newest one only, as in threads",
-            show_default=False,
-        ),
+        option("metadata of the checkpoints to list, not of the newest one only, as in threads", metavar="KEY=VALUE"),
     ] = None,
     limit: Limit = 20,
-    before: Annotated[
-        str | None, typer.Option(metavar="CHECKPOINT", help="only checkpoints older than this one", show_default=False)
-    ] = None,
+    before: Annotated[str | None, option("only checkpoints older than this one", metavar="CHECKPOINT")] = None,
     namespace: Annotated[
-        str | None,
-        typer.Option("--namespace", "-n", metavar="NAME", help="one namespace; by default all", show_default=False),
+        str | None, option("one namespace; by default all", "--namespace", "-n", metavar="NAME")
     ] = None,
-    graph: Annotated[
-        bool,
-        typer.Option("--graph", help="draw the branches of the root graph or of --namespace", show_default=False),
-    ] = False,
+    graph: Annotated[bool, option("draw the branches of the root graph or of --namespace", "--graph")] = False,
 ) -> None:
     """Tell what happened in a thread, newest first: checkpoints, the nodes that made them, failures, questions, times.
 
@@ -364,9 +321,7 @@ def nothing_there(thread: str, namespace: str | None, checkpoint: str | None) ->
 @command("utc", "tenant")
 def interrupts(
     options: Options,
-    prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="only threads whose ids start with this", show_default=False)
-    ] = "",
+    prefix: Annotated[str, option("only threads whose ids start with this", metavar="TEXT")] = "",
     full: Full = False,
 ) -> None:
     """List the threads that wait for a human, the longest waiting first, with their questions."""

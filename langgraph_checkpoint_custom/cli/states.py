@@ -10,21 +10,29 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Any
 
-import typer
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.cli.common import Full, Limit, Namespace, Options, Thread, command, thread_as_typed
+from langgraph_checkpoint_custom.cli.common import (
+    Full,
+    Limit,
+    Namespace,
+    Options,
+    Thread,
+    argument,
+    command,
+    option,
+    thread_as_typed,
+)
 from langgraph_checkpoint_custom.cli.output import Column, Style, counted, lines, say, table, tell
 from langgraph_checkpoint_custom.cli.reading import SHORT, nothing_there
 from langgraph_checkpoint_custom.model.keys import config_of, key_of
-from langgraph_checkpoint_custom.operations.thread_states import next_nodes, open_among
+from langgraph_checkpoint_custom.operations.thread_states import next_nodes
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.changes import AROUND, Change, Line, PathChange, changes
 from langgraph_checkpoint_custom.tools.chats import Message
 from langgraph_checkpoint_custom.tools.display import NOTHING, brief, differences, json_of, kind
 from langgraph_checkpoint_custom.tools.finding import checkpoint_named, thread_named
-from langgraph_checkpoint_custom.tools.states import Channel, channels_of, nodes_of, not_stored
-from langgraph_checkpoint_custom.tools.summary import question_of
+from langgraph_checkpoint_custom.tools.states import Channel, channels_of, nodes_of, not_stored, questions_of
 
 # Messages of a chat, and lines of a message, that are displayed without `--full`.
 MESSAGES = 20
@@ -39,7 +47,7 @@ def show(
     thread: Thread,
     checkpoint: Annotated[
         str | None,
-        typer.Argument(help="an id or its end, a label, or latest; by default the newest", show_default=False),
+        argument("an id or its end, a label, or latest; by default the newest"),
     ] = None,
     namespace: Namespace = "",
     full: Full = False,
@@ -56,7 +64,7 @@ def show(
     parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
     values = found.checkpoint["channel_values"]
     writes = found.pending_writes or []
-    questions = [question_of(one) for one in open_among(found.checkpoint, writes)]
+    questions = questions_of(found)
     following = next_nodes(values)
     if options.as_json:
         tell(
@@ -148,13 +156,9 @@ def lines_of(message: Message) -> list[str]:
         text = brief(part.value, SHORT) if part.kind == "value" else part.text
         found += (f"[{part.kind}: {text}]" if part.kind in ("image", "file") else text).split("\n")
     for call in message.calls:
-        named = ", ".join(f"{key}={brief(value, SHORT)}" for key, value in call.args.items()) if _is_dict(call) else ""
-        found.append(f"calls {call.name}({named or ('' if _is_dict(call) else brief(call.args, SHORT))})")
+        named = isinstance(call.args, dict) and (f"{key}={brief(value, SHORT)}" for key, value in call.args.items())
+        found.append(f"calls {call.name}({', '.join(named) if named else brief(call.args, SHORT)})")
     return [*found, f"[{message.tokens}]"] if message.tokens else found
-
-
-def _is_dict(call: Any) -> bool:
-    return isinstance(call.args, dict)
 
 
 def _short(line: str) -> str:
@@ -176,11 +180,9 @@ def _read(saver: CheckpointSaver, thread: str, checkpoint: str | None, namespace
 @command("tenant")
 def diff(
     options: Options,
-    a: Annotated[str, typer.Argument(metavar="A", help="a thread, or a checkpoint of the one in --thread")],
-    b: Annotated[str, typer.Argument(metavar="B", help="another one")],
-    thread: Annotated[
-        str | None, typer.Option(metavar="THREAD", help="A and B are checkpoints of this thread", show_default=False)
-    ] = None,
+    a: Annotated[str, argument("a thread, or a checkpoint of the one in --thread", metavar="A")],
+    b: Annotated[str, argument("another one", metavar="B")],
+    thread: Annotated[str | None, option("A and B are checkpoints of this thread", metavar="THREAD")] = None,
     namespace: Namespace = "",
     limit: Limit = 50,
     full: Full = False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
@@ -11,16 +10,24 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import NotPossible, Options, Thread, Where, command, savers_of
+from langgraph_checkpoint_custom.cli.common import (
+    NotPossible,
+    Options,
+    Thread,
+    Where,
+    amount,
+    argument,
+    command,
+    option,
+    span,
+)
 from langgraph_checkpoint_custom.cli.output import Column, complain, counted, number, say, size
-from langgraph_checkpoint_custom.cli.times import span
 from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.records import SweepStatus
 from langgraph_checkpoint_custom.retention import Retention
-from langgraph_checkpoint_custom.tools.finding import wanted_of
+from langgraph_checkpoint_custom.tools.finding import savers_of, wanted_of
 
-_BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 # Bytes that SQLite rewrites in a second on a disk of a small server; a question names the time.
 PACE = 200_000_000
 
@@ -29,33 +36,18 @@ PACE = 200_000_000
 def sweep(
     options: Options,
     older_than: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="delete threads idle for this long, such as 30d or 12h", show_default=False),
+        str | None, option("delete threads idle for this long, such as 30d or 12h", metavar="TIME")
     ] = None,
     keep_last: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="keep this many of the newest checkpoints in each namespace", show_default=False
-        ),
+        int | None, option("keep this many of the newest checkpoints in each namespace", metavar="N")
     ] = None,
     max_bytes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="delete the longest idle threads above this total size, such as 10GB",
-            show_default=False,
-        ),
+        str | None, option("delete the longest idle threads above this total size, such as 10GB", metavar="SIZE")
     ] = None,
     where: Where = None,
-    max_threads: Annotated[
-        int | None, typer.Option(metavar="N", help="end after this many threads", show_default=False)
-    ] = None,
-    max_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="end after this time, such as 10m", show_default=False)
-    ] = None,
-    pause: Annotated[
-        float, typer.Option(metavar="SECONDS", help="wait this long after each page of threads", show_default=False)
-    ] = 0.0,
+    max_threads: Annotated[int | None, option("end after this many threads", metavar="N")] = None,
+    max_time: Annotated[str | None, option("end after this time, such as 10m", metavar="TIME")] = None,
+    pause: Annotated[float, option("wait this long after each page of threads", metavar="SECONDS")] = 0.0,
 ) -> None:
     """Delete idle threads, all but the newest checkpoints, or what exceeds a size, while runs go on.
 
@@ -64,7 +56,7 @@ def sweep(
     keep = Retention(
         older_than=None if older_than is None else span(older_than),
         keep_last=keep_last,
-        max_bytes=None if max_bytes is None else _size(max_bytes),
+        max_bytes=None if max_bytes is None else amount(max_bytes),
         filter=wanted_of(where or ()),
         max_threads=max_threads,
         max_seconds=None if max_time is None else span(max_time).total_seconds(),
@@ -91,10 +83,8 @@ def sweep(
 def set_ttl(
     options: Options,
     thread: Thread,
-    ttl: Annotated[str, typer.Argument(metavar="TIME", help="such as 30d or 12h; `none` takes it back")],
-    keep_latest: Annotated[
-        bool, typer.Option("--keep-latest", help="do what prune does, instead of deleting all", show_default=False)
-    ] = False,
+    ttl: Annotated[str, argument("such as 30d or 12h; `none` takes it back", metavar="TIME")],
+    keep_latest: Annotated[bool, option("do what prune does, instead of deleting all", "--keep-latest")] = False,
 ) -> None:
     """Give a thread a time to live, after which a sweep deletes it."""
     after = None if ttl == "none" else span(ttl)
@@ -114,7 +104,7 @@ def set_ttl(
 def status(
     options: Options,
     within: Annotated[
-        str, typer.Option(metavar="TIME", help="how long ago the last sweep may be, and how late a thread")
+        str, option("how long ago the last sweep may be, and how late a thread", metavar="TIME", show_default=True)
     ] = "1d",
 ) -> None:
     """Say when the last sweep was complete and what is overdue; the exit code is 1 if that is too late."""
@@ -174,13 +164,6 @@ def erase(options: Options, where: Where = None) -> None:
             complain(f"thread {thread!r}{f' of {whose}' if whose else ''} has metadata that cannot be read; it stays")
     if done.unreadable:
         raise typer.Exit(1)
-
-
-def _size(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", text, re.IGNORECASE)
-    if found is None:
-        raise ConfigError(f"{text!r} is not a size; write a number and B, KB, MB, GB or TB, such as 10GB")
-    return int(float(found[1]) * _BYTES[found[2].upper()])
 
 
 @command("yes")

@@ -14,6 +14,7 @@ from copy import copy
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import ormsgpack
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -32,6 +33,8 @@ from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer
 from langgraph_checkpoint_custom.errors import ConfigError
+
+S = TypeVar("S", bound=BaseCheckpointSaver[Any])
 
 # The types that the serializer reads without creating an object of a class.
 _PLAIN = ("null", "bytes", "bytearray", MSGPACK)

@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any, NamedTuple
 
-import ormsgpack
-
-from langgraph_checkpoint_custom.encoding.chunks import EXTENSIONS, end_of_token
 from langgraph_checkpoint_custom.encoding.extensions import (
-    DELTA,
     KEYWORDS,
     METHOD,
     NUMPY,
     POSITIONAL,
     PYDANTIC_1,
     PYDANTIC_2,
-    REFERENCE,
-    SINGLE,
     Extension,
 )
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
@@ -64,57 +58,67 @@ def brief(value: Any, limit: int) -> str:
 
 def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
     value = plain(value)
+    found = inside(value)
     if depth > DEEPEST:
         yield "…"
+    elif found is not None:
+        opening, between, closing = _SIGNS[found.kind]
+        yield found.name + opening
+        for number, (key, each) in enumerate(found.pairs):
+            yield ", " if number else ""
+            if key is not NOTHING:
+                yield (str(key) if found.kind == "object" else brief(key, limit)) + between
+            yield from _pieces(each, limit, depth + 1)
+        yield closing
     elif isinstance(value, (str, bytes)):
         yield repr(value[: limit + 1])
-    elif isinstance(value, dict):
-        yield "{"
-        yield from _pairs(value, limit, depth, lambda key: brief(key, limit) + ": ")
-        yield "}"
-    elif isinstance(value, (list, tuple)):
-        yield "[" if isinstance(value, list) else "("
-        yield from _elements(value, limit, depth)
-        yield "]" if isinstance(value, list) else ")"
-    elif isinstance(value, DeltaSnapshot):
-        yield "snapshot("
-        yield from _pieces(value.value, limit, depth + 1)
-        yield ")"
     elif type(value) is Extension:
-        yield from _object(value, limit, depth)
+        yield f"<extension {value.code}, {len(value.data)} bytes>"
     elif type(value) is Raw:
         yield f"<{value.type}, {len(value.data)} bytes>"
     else:
         yield repr(value)
 
 
-def _object(value: Extension, limit: int, depth: int) -> Iterator[str]:
-    found = object_of(value)
+# What stands around the elements of a value, and between a key and its element.
+_SIGNS = {"dict": ("{", ": ", "}"), "list": ("[", "", "]"), "tuple": ("(", "", ")"), "object": ("(", "=", ")")}
+
+
+class Inside(NamedTuple):
+    """What a value consists of.
+
+    Attributes:
+        kind: "dict", "list", "tuple" or "object".
+        name: Of an object, its class, and the method that makes it; "snapshot" for that of a `DeltaChannel`.
+        number: How many elements it has.
+        pairs: The elements, each with its key: any value in a dict, the name of a field in an object, or `NOTHING`.
+    """
+
+    kind: str
+    name: str
+    number: int
+    pairs: Iterable[tuple[Any, Any]]
+
+
+def inside(value: Any) -> Inside | None:
+    """Return what a value consists of that `plain` has returned; None if it has no elements."""
+    if isinstance(value, dict):
+        return Inside("dict", "", len(value), value.items())
+    if isinstance(value, (list, tuple)):
+        return Inside("list" if isinstance(value, list) else "tuple", "", len(value), zip(repeat(NOTHING), value))
+    if isinstance(value, DeltaSnapshot):
+        return Inside("object", "snapshot", 1, [(NOTHING, value.value)])
+    found = object_of(value) if type(value) is Extension else None
     if found is None:
-        yield f"<extension {value.code}, {len(value.data)} bytes>"
-        return
-    yield found.path + (f".{found.method}" if found.code == METHOD and found.method not in (PARTS, CODEC) else "") + "("
-    content = found.content
+        return None
+    name, content = found.path, found.content
+    if found.code == METHOD and found.method not in (PARTS, CODEC):
+        name += f".{found.method}"
     if found.code in (KEYWORDS, PYDANTIC_1, PYDANTIC_2, NUMPY) and isinstance(content, dict):
-        yield from _pairs(content, limit, depth, lambda key: f"{key}=")
-    elif found.code == POSITIONAL and isinstance(content, list):
-        yield from _elements(content, limit, depth)
-    else:
-        yield from _pieces(content, limit, depth + 1)
-    yield ")"
-
-
-def _pairs(pairs: Mapping[Any, Any], limit: int, depth: int, name: Any) -> Iterator[str]:
-    for number, (key, value) in enumerate(pairs.items()):
-        yield (", " if number else "") + name(key)
-        yield from _pieces(value, limit, depth + 1)
-
-
-def _elements(elements: list[Any] | tuple[Any, ...], limit: int, depth: int) -> Iterator[str]:
-    for number, element in enumerate(elements):
-        if number:
-            yield ", "
-        yield from _pieces(element, limit, depth + 1)
+        return Inside("object", name, len(content), content.items())
+    if found.code == POSITIONAL and isinstance(content, list):
+        return Inside("object", name, len(content), zip(repeat(NOTHING), content))
+    return Inside("object", name, 1, [(NOTHING, content)])
 
 
 def json_of(value: Any, depth: int = 0) -> Any:
@@ -178,40 +182,6 @@ def differences(left: Any, right: Any, path: str = "", depth: int = 0) -> Iterat
             yield from differences(one, other, f"{path}[{number}]", depth + 1)
     else:
         yield Difference(path, left, right)
-
-
-# Finding classes in msgpack without decoding values
-
-
-def classes(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the module and name of each class in a sequence of msgpack values, nested ones too.
-
-    Raises:
-        ValueError: The data ends in the middle of a value.
-    """
-    at = 0
-    while at < len(data):
-        end = end_of_token(data, at)
-        width = EXTENSIONS.get(data[at])
-        if width is not None:
-            code = at + 1 + width
-            yield from _classes_of(data[code], data[code + 1 : end])
-        at = end
-    if at > len(data):
-        raise ValueError("it ends in the middle of a value")
-
-
-def _classes_of(code: int, data: bytes) -> Iterator[tuple[str, str]]:
-    if code in (DELTA, NUMPY) or not SINGLE <= code <= PYDANTIC_2:
-        yield from classes(data) if code == DELTA else ()
-        return
-    content = ormsgpack.unpackb(data, ext_hook=lambda *_: None, option=ormsgpack.OPT_NON_STR_KEYS)
-    module, name, stored = islice(content, 3)
-    if (module, name) == REFERENCE:  # A class or function itself.
-        module, _, name = str(stored).partition(":")
-    if code != METHOD:  # What is stored with a method is always allowed.
-        yield str(module), str(name)
-    yield from classes(data)
 
 
 def database_of(saver: object) -> str:

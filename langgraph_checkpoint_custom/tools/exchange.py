@@ -48,7 +48,7 @@ from langgraph_checkpoint_custom.operations.export_rows import (
     read_row,
 )
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.finding import all_threads
+from langgraph_checkpoint_custom.tools.finding import all_threads, savers_of
 
 FORMAT = "langgraph-checkpoint-custom"
 VERSION = 1
@@ -273,8 +273,7 @@ def _threads(
     Raises:
         CheckpointNotFound: One of the threads does not exist.
     """
-    names = sorted(saver.tenants()) if tenants and not saver.backend.dialect.tenant else []
-    savers = [saver, *map(saver.for_tenant, names)]
+    savers = savers_of(saver, tenants)
     if threads is None:
         return ((own, thread_id) for own in savers for thread_id in all_threads(own))
     for thread_id in sorted(threads):

@@ -58,6 +58,12 @@ def _is_open(pair: str) -> bool:
     return False
 
 
+def savers_of(saver: CheckpointSaver, tenants: bool) -> list[CheckpointSaver]:
+    """Return the saver and, with `tenants` and unless it is a tenant's itself, a saver for each tenant."""
+    names = saver.tenants() if tenants and not saver.backend.dialect.tenant else ()
+    return [saver, *map(saver.for_tenant, names)]
+
+
 def thread_ids(saver: CheckpointSaver, prefix: str, after: str, limit: int) -> list[str]:
     """Return the ids above `after` that begin with `prefix`, in their order, from one to the next."""
     found = [prefix] if prefix > after and saver.thread_exists(prefix) else []

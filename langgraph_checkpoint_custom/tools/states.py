@@ -1,4 +1,4 @@
-"""The state of a checkpoint for people, read raw: its channels, chats also where they have to be rebuilt, its tasks.
+"""A checkpoint for people, read raw: its channels, chats also where they have to be rebuilt, its tasks; and in a line.
 
 Must not know: SQL, connections, terminals, pages.
 """
@@ -10,18 +10,22 @@ from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import CheckpointTuple
 
+from langgraph_checkpoint_custom.encoding.extensions import Extension
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
+from langgraph_checkpoint_custom.encoding.raw import object_of, plain
 from langgraph_checkpoint_custom.errors import CheckpointError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import key_of, kind_of
+from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question
 from langgraph_checkpoint_custom.operations.inspector import WriteSize, sizes_of_checkpoint
-from langgraph_checkpoint_custom.operations.thread_states import sent_to
+from langgraph_checkpoint_custom.operations.thread_states import failures_of, open_among, sent_to, state_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
-from langgraph_checkpoint_custom.tools.display import counted
-from langgraph_checkpoint_custom.tools.frameworks import chat_of_framework
+from langgraph_checkpoint_custom.tools.chats import Message, chat_of, chat_of_framework, rebuilt
+from langgraph_checkpoint_custom.tools.display import brief, counted
 
 # Channels of LangGraph's own.
 _INNER = ("branch:", "join:", "__start__", "__pregel_", "__input__", "__previous__")
+# The keys under which a dict that asks has its question.
+_ASKING = ("question", "message", "text", "prompt", "query")
 
 
 class Channel(NamedTuple):
@@ -138,3 +142,85 @@ def node_at(path: str, sends: Sequence[str]) -> str:
     if number.isdecimal() and int(number) < len(sends) and sends[int(number)]:
         return sends[int(number)]
     return "sent task"
+
+
+# A thread in a line
+
+
+class Summary(NamedTuple):
+    """What a list shows of a thread.
+
+    Attributes:
+        state: Its state; "deleted" or "unreadable" if its newest checkpoint is.
+        who: Who has said something last, "asks" or "failed"; or empty.
+        text: The error, the question, the last message or the state, in a line; or why it cannot be read.
+        found: The newest checkpoint, read raw; None if it was deleted in the meantime, or cannot be read.
+    """
+
+    state: str
+    who: str = ""
+    text: str = ""
+    found: CheckpointTuple | None = None
+
+
+def summary_of(saver: CheckpointSaver, newest: CheckpointRecord, limit: int) -> Summary:
+    """Return what a list shows of a thread with this newest checkpoint, which `saver` reads raw.
+
+    Args:
+        saver: The saver.
+        newest: The newest checkpoint.
+        limit: Characters of the text.
+    """
+    try:
+        found = saver.get_tuple(newest.config)
+    except CorruptCheckpoint as error:
+        return Summary("unreadable", text=f"cannot be read: {reason_of(error)}")
+    if found is None:
+        return Summary("deleted")
+    return Summary(state_of(found), *_last_said(saver, found, limit), found)
+
+
+def _last_said(saver: CheckpointSaver, found: CheckpointTuple, limit: int) -> tuple[str, str]:
+    for _, error in failures_of(found):
+        return "failed", _cut(error, limit)
+    for question in questions_of(found):
+        return "asks", text_of(question.value, limit)
+    channels = channels_of(saver, found)
+    for channel in channels:
+        if channel.chat:
+            last = channel.chat[-1]
+            return last.name or last.role, _cut(last.text, limit)
+    shown = [each for each in channels if each.readable and not each.inner and each.value is not None]
+    return "", _cut(", ".join(f"{each.name}: {text_of(each.value, 60)}" for each in shown), limit)
+
+
+def questions_of(found: CheckpointTuple) -> list[Question]:
+    """Return the open questions of a checkpoint that was read raw."""
+    return [question_of(each) for each in open_among(found.checkpoint, found.pending_writes or [])]
+
+
+def question_of(interrupt: Any) -> Question:
+    """Return the id and the question of an interrupt that was read raw; the id is empty if it has none."""
+    if isinstance(interrupt, Question):
+        return interrupt
+    if isinstance(interrupt, dict) and interrupt.keys() == {"id", "value"}:  # How a `Question` is stored.
+        return Question(**interrupt)
+    stored = object_of(interrupt) if isinstance(interrupt, Extension) else None
+    content = stored.content if stored and isinstance(stored.content, dict) else {"value": interrupt}
+    return Question(str(content.get("id") or ""), content.get("value"))
+
+
+def text_of(value: Any, limit: int) -> str:
+    """Return what a value says in one line: a text itself, the question of a dict that asks, anything else briefly."""
+    value = plain(value)
+    chat = chat_of(value)
+    if chat:
+        return _cut(f"{chat[-1].name or chat[-1].role}: {chat[-1].text}", limit)
+    if isinstance(value, dict):
+        value = next((value[key] for key in _ASKING if isinstance(value.get(key), str)), value)
+    return _cut(value, limit) if isinstance(value, str) else brief(value, limit)
+
+
+def _cut(text: str, limit: int) -> str:
+    text = " ".join(text[: 4 * limit].split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"

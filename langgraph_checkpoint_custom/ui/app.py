@@ -19,10 +19,10 @@ from starlette.types import ASGIApp
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import database_of
+from langgraph_checkpoint_custom.ui import change, thread, threads
 from langgraph_checkpoint_custom.ui.inspector import HERE, Data, Graph, Inspector, View, templates
-from langgraph_checkpoint_custom.ui.pages import change, thread, threads
 from langgraph_checkpoint_custom.ui.security import Guard
-from langgraph_checkpoint_custom.ui.texts import marked
+from langgraph_checkpoint_custom.ui.values import marked
 
 ROUTES: Mapping[str, View] = {
     "/": threads.threads,

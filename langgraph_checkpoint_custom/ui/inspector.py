@@ -20,8 +20,7 @@ from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import results_of
 from langgraph_checkpoint_custom.tools.display import counted, duration, kind, size
 from langgraph_checkpoint_custom.ui.reading import Store
-from langgraph_checkpoint_custom.ui.texts import age, clock, line, marked, namespace
-from langgraph_checkpoint_custom.ui.values import tree
+from langgraph_checkpoint_custom.ui.values import age, clock, line, marked, namespace, tree
 
 HERE = Path(__file__).parent
 

@@ -36,16 +36,9 @@ from langgraph_checkpoint_custom.operations.inspector import (
 )
 from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.thread_states import State as ThreadState
-from langgraph_checkpoint_custom.operations.thread_states import (
-    failures_of,
-    next_nodes,
-    open_among,
-    state_of,
-    threads_in_state,
-)
+from langgraph_checkpoint_custom.operations.thread_states import next_nodes, state_of, threads_in_state
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.states import Channel, channels_of, reason_of, task_nodes
-from langgraph_checkpoint_custom.tools.summary import question_of
+from langgraph_checkpoint_custom.tools.states import Channel, channels_of, questions_of, reason_of, task_nodes
 
 # Checkpoints in the picture of a thread, the newest ones.
 TIMELINE = 5_000
@@ -84,7 +77,6 @@ class State:
     following: Sequence[str] = ()
     problem: str = ""
     word: str = "unreadable"
-    errors: Sequence[str] = ()
 
 
 class ThreadList(NamedTuple):
@@ -246,10 +238,9 @@ class Store:
             _write(one, nodes, value, readable=(one.task_id, one.channel) == (task_id, channel))
             for one, (task_id, channel, value) in zip(state.sizes.writes, pending, strict=False)
         ]
-        state.questions = [question_of(each) for each in open_among(document, pending)]
+        state.questions = questions_of(found)
         state.following = next_nodes(document["channel_values"])
         state.word = state_of(found)
-        state.errors = [error for _, error in failures_of(found)]
 
 
 _WHAT = {ERROR: "error", INTERRUPT: "interrupt", RESUME: "answer", SCHEDULED: "scheduled"}

@@ -1,18 +1,68 @@
-"""Prepares stored values for the templates: as a tree of bounded size, with class names. Makes no object.
+"""Prepares what was stored for the templates: texts, and values as trees of bounded size. Makes no stored object.
 
 Must not know: the store, requests, HTML.
+
+Jinja2 escapes HTML. It leaves characters that a browser interprets or hides: control characters, marks that change the
+direction of text, invisible letters that can carry a message past a reader. Each is shown by its code point.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.extensions import Extension
-from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
-from langgraph_checkpoint_custom.encoding.raw import Raw, object_of, plain
-from langgraph_checkpoint_custom.tools.display import DEEPEST, brief, counted, size
+from langgraph_checkpoint_custom.encoding.raw import Raw, plain
+from langgraph_checkpoint_custom.tools.display import DEEPEST, NOTHING, Inside, brief, counted, inside, size
+
+# Control and format characters, line separators, lone surrogates, private and invisible letters. Not among them are
+# newline and tab, and the two joiners, which emoji and several scripts need.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+
+
+def marked(text: str) -> str:
+    """Return a text in which each unseen character is replaced by its code point in brackets."""
+    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text.replace("\r\n", "\n"))
+
+
+def line(text: str, limit: int = 160) -> str:
+    """Return the beginning of a text in one line, marked."""
+    short = marked(" ".join(text[: limit * 4].split()))
+    return short if len(short) <= limit else short[: limit - 1] + "…"
+
+
+def age(time: datetime | None, now: datetime) -> str:
+    """Return how long ago a time was, in one unit; empty if it is not known."""
+    if time is None:
+        return ""
+    seconds = (now - (time if time.tzinfo else time.replace(tzinfo=timezone.utc))).total_seconds()
+    if seconds < 0:
+        return "in the future"
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length):,} {unit} ago"
+    return "just now" if seconds < 10 else f"{int(seconds)} s ago"
+
+
+def clock(time: datetime | None) -> str:
+    """Return a time in the zone of this process, with the name of the zone."""
+    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z") if time else ""
+
+
+def namespace(checkpoint_ns: str) -> str:
+    """Return a namespace for people: the nodes that called subgraphs, each with the beginning of its task's id."""
+    parts = (part.partition(":") for part in checkpoint_ns.split("|"))
+    return " / ".join(f"{name} ({task[:8]})" if task else name for name, _, task in parts)
+
+
+# Values
 
 # Nodes of one value's tree, and characters of one text, that a page has. The whole value is a link away.
 NODES = 2_000
@@ -51,6 +101,9 @@ def tree(value: Any) -> Node:
 def _node(value: Any, room: _Room, depth: int) -> Node:
     room.left -= 1
     value = plain(value)
+    found = inside(value)
+    if found is not None:
+        return Node("cut", "nested too deeply") if depth > DEEPEST else _branch(value, found, room, depth)
     if isinstance(value, str):
         if len(value) <= CHARACTERS:
             return Node("text", value)
@@ -63,48 +116,22 @@ def _node(value: Any, room: _Room, depth: int) -> Node:
         return Node("bytes", repr(bytes(value[:60])) + ("…" if len(value) > 60 else ""), size(len(value)))
     if type(value) is Raw:
         return Node("bytes", value.type, f"{size(len(value.data))}, not decoded")
-    if depth > DEEPEST:
-        return Node("cut", "nested too deeply")
-    if isinstance(value, dict):
-        pairs = ((_key(key), each) for key, each in value.items())
-        return _many("dict", counted(len(value), "key"), pairs, len(value), value, room, depth)
-    if isinstance(value, (list, tuple)):
-        pairs = ((str(number), each) for number, each in enumerate(value))
-        return _many("list", counted(len(value), "element"), pairs, len(value), value, room, depth)
-    if isinstance(value, DeltaSnapshot):
-        return _many("object", "snapshot", iter([(None, value.value)]), 1, value, room, depth)
     if type(value) is Extension:
-        found = object_of(value)
-        if found is None:
-            return Node("bytes", f"extension {value.code}", size(len(value.data)))
-        content = found.content
-        if isinstance(content, dict):
-            pairs = ((_key(key), each) for key, each in content.items())
-            return _many("object", found.path, pairs, len(content), value, room, depth)
-        leaf = not isinstance(content, (dict, list, tuple, Extension))
-        if leaf:
-            return Node("text", content if isinstance(content, str) else brief(content, 400), found.path)
-        return _many("object", found.path, iter([(None, content)]), 1, value, room, depth)
+        return Node("bytes", f"extension {value.code}", size(len(value.data)))
     return Node("text", brief(value, 400), type(value).__name__)
 
 
-def _many(
-    kind: str,
-    note: str,
-    pairs: Iterator[tuple[str | None, Any]],
-    number: int,
-    value: Any,
-    room: _Room,
-    depth: int,
-) -> Node:
-    found: list[tuple[str | None, Node]] = []
-    for key, each in pairs:
+def _branch(value: Any, found: Inside, room: _Room, depth: int) -> Node:
+    note = found.name or counted(found.number, "key" if found.kind == "dict" else "element")
+    children: list[tuple[str | None, Node]] = []
+    for number, (key, each) in enumerate(found.pairs):
+        if found.kind == "object" and key is NOTHING and found.number == 1 and inside(plain(each)) is None:
+            return Node("text", each if isinstance(each, str) else brief(each, 400), note)
         if room.left <= 0:
-            found.append((None, Node("cut", f"{number - len(found):,} more")))
+            children.append((None, Node("cut", f"{found.number - number:,} more")))
             break
-        found.append((key, _node(each, room, depth + 1)))
-    return Node(kind, "", note, found, brief(value, 80))
-
-
-def _key(key: Any) -> str:
-    return key if isinstance(key, str) else brief(key, 200)
+        name: str | None = key if isinstance(key, str) else brief(key, 200)
+        if key is NOTHING:
+            name = None if found.kind == "object" else str(number)
+        children.append((name, _node(each, room, depth + 1)))
+    return Node("list" if found.kind == "tuple" else found.kind, "", note, children, brief(value, 80))

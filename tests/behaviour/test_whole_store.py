@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from langgraph_checkpoint_custom import OperationEvent, Retention
-from langgraph_checkpoint_custom.cli.counting import classes_of
 from langgraph_checkpoint_custom.operations.rows import BYTES, MOST, rows_after
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 from langgraph_checkpoint_custom.tools.exchange import export_file
+from langgraph_checkpoint_custom.tools.types import classes_of
 from tests.behaviour.helpers import checkpoint, config, metadata, next_uuid
 from tests.stores import Store
 
@@ -33,7 +33,7 @@ def test_the_round_trips_of_operations_on_a_whole_store(store: Store, tmp_path: 
         one = Retention(older_than=YEARS)
         # Five pages of checkpoints and of writes, one of blobs, and one of each above the threads of tenants.
         works: dict[str, tuple[Callable[[], object], int]] = {
-            "types": (lambda: classes_of(saver), 14),
+            "types": (lambda: classes_of([saver]), 14),
             "reencrypt": (lambda: saver.reencrypt(dry_run=True), 14 + 2),  # Whether there are tenants.
             "stats": (lambda: saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 10)), 4),
             "count_threads": (lambda: saver.count_threads(), 2),

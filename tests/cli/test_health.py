@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver
-from langgraph_checkpoint_custom.cli import health
+from langgraph_checkpoint_custom.cli import checking
 from langgraph_checkpoint_custom.operations.doctor import CHECKS, look, repair
 from tests.behaviour.helpers import Database, metadata, next_uuid
 from tests.cli.conftest import Cli
@@ -107,7 +107,7 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
     }
     assert found(own_cli) == expected
     for page in (0, 1, 2, 3):
-        monkeypatch.setattr(health, "look", lambda d, within, page=page: look(d, within, page))
+        monkeypatch.setattr(checking, "look", lambda d, within, page=page: look(d, within, page))
         assert found(own_cli) == expected
     output = own_cli("doctor", code=1)
     assert "missing value: thread red \\x1b" in output
@@ -174,3 +174,23 @@ def change(cli: Cli, statement: str) -> None:
     with closing(Database(cli.store).connect()) as connection:
         connection.execute(statement)
         connection.commit()
+
+
+@pytest.mark.leaves_damage("rows are changed by hand")
+def test_doctor_looks_at_the_threads_of_tenants(own_cli: Cli) -> None:
+    with own_cli.store.open() as saver:
+        store_again(saver.for_tenant("acme"), "1")
+        put(saver.for_tenant("umbrella"), "2", b=["y" * 20_000])
+        put(saver, "3", number=1)
+    Database(own_cli.store).run("DELETE FROM blobs WHERE channel = 'b'")
+    expected = {"missing value": 1, "unused value": 1}
+    assert {name: number for name, number in found(own_cli).items() if name in expected} == expected
+    assert found(own_cli, "--no-tenants", code=0) == {}
+    assert "2 tenants not included: acme, umbrella" in own_cli.error
+    (example,) = own_cli.json("doctor", code=1)["checks"]["missing value"]["examples"]
+    assert (example["tenant"], example["thread_id"]) == ("umbrella", "2")
+    assert "missing value: thread 2 of tenant umbrella: " in own_cli("doctor", code=1)
+    assert found(own_cli, "--tenant", "acme").keys() == {"unused value", "unused chunk"}
+    assert own_cli.json("doctor", "--fix", "--yes", code=1)["fixed"] > 1
+    assert found(own_cli) == {"missing value": 1}
+    assert found(own_cli, "--tenant", "acme", code=0) == {}

@@ -26,7 +26,8 @@ from pydantic import AnyUrl
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.cli import common, main, reading
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.tools.display import brief, classes, json_of
+from langgraph_checkpoint_custom.tools.display import brief, json_of
+from langgraph_checkpoint_custom.tools.types import classes
 from tests.behaviour.helpers import config, metadata, next_uuid
 from tests.cli.conftest import Cli
 from tests.ui.conftest import pages_of
@@ -307,6 +308,23 @@ def test_types_are_an_allowlist_that_works(cli: Cli, missing_class: type) -> Non
         tuple_ = saver.get_tuple(where)
         assert tuple_ is not None
         assert type(tuple_.checkpoint["channel_values"]["plan"][0]) is missing_class
+
+
+def test_types_are_those_of_all_tenants(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        put(saver, "1", a=Decimal(1))
+        put(saver.for_tenant("acme"), "1", a=Fraction(1))
+        put(saver.for_tenant("umbrella"), "1", a=HTTPStatus.OK)
+
+    def found(*argv: str) -> list[str]:
+        return [f"{one['module']}.{one['name']}" for one in cli.json("types", *argv)["classes"]]
+
+    assert found() == ["decimal.Decimal", "fractions.Fraction", "http.HTTPStatus"]
+    assert cli.error == ""
+    assert cli.json("types")["allow"] == [["http", "HTTPStatus"]]
+    assert found("--no-tenants") == ["decimal.Decimal"]
+    assert "2 tenants not included: acme, umbrella" in cli.error
+    assert found("--tenant", "acme") == ["fractions.Fraction"]
 
 
 def test_with_a_key_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_checkpoint_custom.tools.display import duration
-from langgraph_checkpoint_custom.ui.texts import age, line, marked, namespace
+from langgraph_checkpoint_custom.ui.values import age, line, marked, namespace
 
 # Characters of these categories that are shown as they are: newline, tab, the joiners that emoji and scripts need, and
 # signs that are seen although they are format characters.

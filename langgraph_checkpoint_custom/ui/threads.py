@@ -10,25 +10,17 @@ from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import (
-    KIND_MARK,
-    Key,
-    kind_of,
-    label_text,
-    name_of,
-    prefix_text,
-    thread_text,
-)
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, kind_of, label_text, name_of, prefix_text, thread_text
 from langgraph_checkpoint_custom.model.records import ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import label_names, threads_with_label
 from langgraph_checkpoint_custom.operations.sizes import MOST, sizes_of_store, sizes_of_thread, sizes_of_threads
 from langgraph_checkpoint_custom.operations.thread_states import State, waiting_threads
 from langgraph_checkpoint_custom.tools.display import size, up_to
 from langgraph_checkpoint_custom.tools.finding import pairs_in, thread_ids, wanted_of
-from langgraph_checkpoint_custom.tools.summary import line_of, question_of
+from langgraph_checkpoint_custom.tools.states import Summary, question_of, summary_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import Store, ThreadList
-from langgraph_checkpoint_custom.ui.texts import marked
+from langgraph_checkpoint_custom.ui.values import marked
 
 # Threads on a page.
 PAGE = 30
@@ -120,19 +112,18 @@ def summary(inspector: Inspector, request: Request) -> Response:
     store = inspector.store(request)
     thread_id = request.query_params.get("thread", "")
     try:
-        newest = store.newest(thread_id)
-        state = store.state(Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
+        last = summary_of(store.saver, store.newest(thread_id), LINE)
     except CheckpointNotFound:
+        last = Summary("deleted")
+    if last.state == "deleted":
         return Data({"gone": True}, 404)
-    last = line_of(state.channels, state.questions, state.errors, LINE)
-    role, text = ("", state.problem) if state.problem else last
     counts = store.run(sizes_of_threads(store.saver.backend.dialect, [thread_text(thread_id)], MOST))
     counted, complete = counts[thread_id]
     return Data(
         {
-            "state": state.word,
-            "role": role,
-            "text": marked(text),
+            "state": last.state,
+            "role": last.who,
+            "text": marked(last.text),
             "checkpoints": up_to(MOST, counted.checkpoints),
             "hidden": counted.hidden,
             "size": size(counted.bytes) if complete else f"> {size(counted.bytes)}",

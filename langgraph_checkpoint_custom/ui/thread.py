@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.tools.display import json_of
 from langgraph_checkpoint_custom.tools.timeline import Picture, Spot, lines_of, picture_of, sends_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import State, Store
-from langgraph_checkpoint_custom.ui.texts import line, marked
+from langgraph_checkpoint_custom.ui.values import line, marked
 
 # Checkpoints in the list below the picture.
 LISTED = 50

@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.model.keys import Key, config_of
 from langgraph_checkpoint_custom.model.records import Question
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.ui.inspector import Inspector, link
-from langgraph_checkpoint_custom.ui.texts import marked
+from langgraph_checkpoint_custom.ui.values import marked
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 

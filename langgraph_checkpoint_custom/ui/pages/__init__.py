@@ -1,1 +1,0 @@
-"""The pages. A view takes what the pages share and a request, and returns a response."""
