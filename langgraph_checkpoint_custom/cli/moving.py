@@ -154,7 +154,8 @@ def migrate(
         raise ConfigError("no source given; use --from")
     source = url_of(source) if source else given(None)
     must_exist(source, "")
-    serde = _serde(official_key) if official_key else None
+    key = os.environ.get(official_key or "", "").encode()
+    serde = serde_of_key(official_key, key) if official_key else None
     details: dict[str, Any] = {"threads": threads, "serde": serde, "diverged": diverged}
     unfenced = None
     missing: list[str] = []
@@ -176,14 +177,13 @@ def migrate(
             target.setup()
             if kind == "official":
                 unfenced = close(source, repr(target).strip("<>")) if finish else None
-                total = _total_official(source, threads)
+                total = partial(_count_official, source) if threads is None else partial(len, threads)
                 move = partial(migrate_tables, source, target, **details)
                 moved = _moves(move, total, follow, options.as_json)
             else:
                 moved = _transfer(options, source, target, threads)
             missing = _missing(target, app_dir) if dry_run else []
-    problems = moved.pop("problems")
-    result = {"tables": kind, **moved, "problems": problems}
+    result = {"tables": kind, **moved}
     result |= {"dry_run": True, "missing_classes": missing} if dry_run else {}
     result |= {"closed": unfenced is None} if finish else {}
     end = ", in a dry run. Nothing was changed." if dry_run else "."
@@ -194,19 +194,16 @@ def migrate(
         complain(f"{name} cannot be found {where}; reading it raises CorruptCheckpoint")
     if unfenced:
         complain(f"the official tables are not closed, and accept writes that nobody copies: {unfenced}")
-    _end(problems)
+    _end(moved["problems"])
     if missing or unfenced:
         raise typer.Exit(1)
 
 
-def _numbers(moved: Mapping[str, int]) -> str:
-    return ", ".join(_number(what, number) for what, number in moved.items() if number or what != "deleted")
-
-
-def _number(what: str, number: int) -> str:
-    if what == "deleted":
-        return f"{counted(number, 'thread')} deleted since they were copied"
-    return counted(number, what.removesuffix("s"))
+def _numbers(moved: Mapping[str, Any]) -> str:
+    said = [counted(moved[what], what[:-1]) for what in ("threads", "checkpoints", "writes", "rows") if what in moved]
+    if deleted := moved.get("deleted"):
+        said.append(f"{counted(deleted, 'thread')} deleted since they were copied")
+    return ", ".join(said)
 
 
 @contextmanager
@@ -247,7 +244,7 @@ def _moves(move: Callable[..., MoveReport], total: Callable[[], int], follow: bo
                 found.checkpoints += moved.checkpoints
                 found.writes += moved.writes
             if follow and not as_json and found != moved:
-                say(f"{_numbers(_counts(found))}, {counted(len(found.problems), 'problem')}")
+                say(f"{_numbers(asdict(found))}, {counted(len(found.problems), 'problem')}")
                 sys.stdout.flush()
             moved = found
             if not follow:
@@ -258,16 +255,9 @@ def _moves(move: Callable[..., MoveReport], total: Callable[[], int], follow: bo
     return asdict(moved)
 
 
-def _counts(moved: MoveReport) -> dict[str, int]:
-    return {what: number for what, number in asdict(moved).items() if what != "problems"}
-
-
-def _total_official(source: str, threads: list[str] | None) -> Callable[[], int]:
-    def total() -> int:
-        with open_official(source, JsonPlusSerializer()) as official:
-            return official.count() if threads is None else len(threads)
-
-    return total
+def _count_official(source: str) -> int:
+    with open_official(source, JsonPlusSerializer()) as official:
+        return official.count()
 
 
 def _total(saver: CheckpointSaver, tenants: bool, threads: list[str] | None) -> Callable[[], int]:
@@ -327,10 +317,6 @@ def rekey(options: Options) -> None:
         complain(str(error))
     if unreadable:
         raise typer.Exit(1)
-
-
-def _serde(variable: str) -> Any:
-    return serde_of_key(variable, os.environ.get(variable, "").encode())
 
 
 def _end(problems: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Converts checkpoints of another saver to rows, and compares the two after a move.
+"""The two sides of a move: what both can do, the form in which a checkpoint passes between them, and comparing it.
 
 Must not know: SQL, connections, where the checkpoints come from.
 """
@@ -36,6 +36,9 @@ from langgraph_checkpoint_custom.model.keys import (
     text,
 )
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
+
+# Thread ids in a page. With that many, the round trip takes less time than reading the ids of their checkpoints.
+PAGE = 100
 
 
 class ForeignWrite(NamedTuple):
@@ -125,6 +128,47 @@ class ForeignCheckpoint(NamedTuple):
         if self.parent_id:
             config["configurable"]["checkpoint_id"] = self.parent_id
         return config, self.checkpoint, self.metadata, self.new_versions(parent)
+
+
+class WriteCounts(NamedTuple):
+    """The number of a checkpoint's writes, and of those that a later one may replace: interrupts, resumes, errors."""
+
+    writes: int
+    replaceable: int
+
+
+# The checkpoints of a thread, by namespace and id.
+Locations = Mapping[tuple[str, str], WriteCounts]
+
+
+class Part(NamedTuple):
+    """A part of a thread, to be stored.
+
+    Attributes:
+        thread_id: The thread.
+        checkpoints: The checkpoints, older ones first, each with the versions of its parent if they are known.
+        writes: The writes of these and of other checkpoints: regular ones keep the first value, special ones the last.
+        follows: Whether the thread has to exist already, because this is not all of it.
+        mark: What is remembered of the thread as soon as this is stored, in case that the rest is not; see `Moved`.
+    """
+
+    thread_id: str
+    checkpoints: Sequence[tuple[ForeignCheckpoint, Mapping[str, Any] | None]]
+    writes: Sequence[tuple[Key, Sequence[ForeignWrite]]]
+    follows: bool
+    mark: bytes
+
+
+def locations_of(thread_ids: Sequence[str], found: Sequence[Sequence[Sequence[Any]]]) -> Mapping[str, Locations]:
+    """Return the locations of threads, of each of which these rows were found: namespace, id, counts of writes."""
+    return {
+        thread_id: {
+            (ns, checkpoint_id): WriteCounts(*counts)
+            for ns, checkpoint_id, *counts in sorted(rows, key=lambda row: (row[1], row[0]))
+        }
+        for thread_id, rows in zip(thread_ids, found, strict=True)
+        if rows
+    }
 
 
 def foreign_of(found: CheckpointTuple) -> ForeignCheckpoint:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig
@@ -40,13 +39,15 @@ from langgraph_checkpoint_custom.tools.fence import open_again
 from langgraph_checkpoint_custom.tools.foreign import (
     ForeignCheckpoint,
     ForeignWrite,
+    Part,
     difference,
     encode_foreign_writes,
     foreign_of,
     same,
 )
-from langgraph_checkpoint_custom.tools.official import Locations, Part, Threads, open_official
-from langgraph_checkpoint_custom.tools.own import Moved, OwnThreads
+from langgraph_checkpoint_custom.tools.move_plan import Moved, ThreadMove
+from langgraph_checkpoint_custom.tools.official import OfficialStore, open_official
+from langgraph_checkpoint_custom.tools.own import OwnThreads
 
 # Checkpoints that are read, stored and compared together. Their values are in memory at the same time.
 READ = 20
@@ -75,6 +76,8 @@ class MoveReport:
 
 
 Diverged = Literal["report", "copy"]
+
+Side = OfficialStore | OwnThreads
 
 # Called after each thread with the number of threads that are done.
 Progress = Callable[[int], None]
@@ -250,105 +253,14 @@ class _Known:
         return self._versions.get((one.checkpoint_ns, one.parent_id))
 
 
-def _goes_on(one: Locations, other: Locations, moved: Moved) -> bool:
-    """Return whether a thread has checkpoints at one side that are newer than all that both sides have, or had."""
-    apart = one.keys() ^ other.keys()
-    moved_once = set(filter(moved.has, apart))
-    last = max((checkpoint_id for _, checkpoint_id in (one.keys() & other.keys()) | moved_once), default="")
-    return any(location[1] > last for location in (apart - moved_once) & one.keys())
-
-
-def _to_do(
-    theirs: Locations, ours: Locations, moved: Moved, goes_on: bool, unproved: Collection[tuple[str, str]]
-) -> dict[tuple[str, str], bool]:
-    """Return the checkpoints that may differ in the target, older ones first, and whether each certainly differs.
-
-    A checkpoint differs for certain if the target does not have it or has another number of its writes. With the same
-    number, only an unproved one or the newest checkpoint of a namespace may differ: there an interrupt, a resume or an
-    error may have replaced an earlier one. If the thread goes on in the target, the target has more writes of
-    checkpoints that both sides have. A checkpoint that was moved and is not there any more was deleted; so were writes.
-    """
-    heads = dict(theirs.keys())
-    found = {}
-    for location, (writes, replaceable) in theirs.items():
-        is_head = heads[location[0]] == location[1]
-        if location not in ours:
-            if not moved.has(location):
-                found[location] = True
-        elif goes_on:
-            if is_head and ours[location].writes < writes and not moved.has(location, writes):
-                found[location] = True
-            elif location in unproved and ours[location].writes == writes and not replaceable:
-                found[location] = False
-        elif ours[location].writes != writes:
-            if not moved.has(location, writes):
-                found[location] = True
-        elif (replaceable and is_head) or location in unproved:
-            found[location] = False
-    return found
-
-
 class _WentOn(CheckpointError):
     """A thread went on at both sides."""
-
-
-@dataclass
-class _Thread:
-    """What the two sides have of a thread, and what was moved of it earlier, from either side to the other."""
-
-    theirs: Locations
-    ours: Locations
-    moved: Moved
-    is_named: bool
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether the thread was deleted in the target after it had been moved."""
-        return bool(self.moved) and not self.ours and not self.is_named
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the source has checkpoints that were never moved."""
-        return not all(map(self.moved.has, self.theirs))
-
-    @property
-    def is_remembered(self) -> bool:
-        """Whether it is remembered that all of the source was moved."""
-        return not self.is_new and all(self.moved.has(each, writes) for each, (writes, _) in self.theirs.items())
-
-    @cached_property
-    def goes_on(self) -> bool:
-        """Whether the thread goes on in the target."""
-        return _goes_on(self.ours, self.theirs, self.moved)
-
-    @cached_property
-    def unproved(self) -> set[tuple[str, str]]:
-        """Checkpoints of an earlier move that was killed, or has found a difference."""
-        return {each for each, (writes, _) in self.theirs.items() if self.moved and not self.moved.has(each, writes)}
-
-    @cached_property
-    def to_do(self) -> dict[tuple[str, str], bool]:
-        """What may differ in the target; see `_to_do`."""
-        moved = Moved() if self.is_named else self.moved
-        return _to_do(self.theirs, self.ours, moved, self.goes_on, self.unproved)
-
-    @property
-    def diverges(self) -> bool:
-        """Whether the thread went on at both sides."""
-        answered = any(differs and location in self.ours for location, differs in self.to_do.items())
-        return self.goes_on and (answered or _goes_on(self.theirs, self.ours, self.moved))
-
-    def comparable(self, one: ForeignCheckpoint) -> ForeignCheckpoint:
-        """Return a checkpoint of the source without a parent that was deleted in the target after the move."""
-        parent = (one.checkpoint_ns, one.parent_id or "")
-        was_deleted = not self.is_named and parent not in self.ours and self.moved.has(parent)
-        return one._replace(parent_id=None) if was_deleted else one
 
 
 class _Move:
     """One move of threads from a source to a target."""
 
-    def __init__(self, source: Threads, target: Threads, ledger: OwnThreads, diverged: Diverged) -> None:
+    def __init__(self, source: Side, target: Side, ledger: OwnThreads, diverged: Diverged) -> None:
         self._source = source
         self._target = target
         self._ledger = ledger
@@ -394,20 +306,27 @@ class _Move:
                     "it was moved, and has been deleted in the source since; the target still has it: delete it there",
                 )
 
-    def _threads(self, thread_ids: Sequence[str], suffix: str = "") -> Mapping[str, _Thread]:
+    def _threads(self, thread_ids: Sequence[str], suffix: str = "") -> Mapping[str, ThreadMove]:
         """Return what both sides have of threads, if those of the target have a suffix.
 
-        A named thread that is not in the target is moved as if it were new: if that is killed, the rest is still moved.
+        A named thread that is not in the target is moved as if it were new. One of which a part is there is marked, see
+        `Moved`. So if the move is killed, the next one moves the rest.
         """
         named = {each: f"{each}{suffix}" for each in thread_ids}
         theirs, ours = self._source.locations(thread_ids), self._target.locations(list(named.values()))
         moved = self._ledger.moved(list(named.values()))
+        resumed = {
+            name
+            for name in named.values()
+            if self._target is self._ledger and name in ours and moved[name].is_moved_again
+        }
         return {
-            each: _Thread(
+            each: ThreadMove(
                 theirs[each],
                 ours.get(name, {}),
                 moved[name] if name in ours or not self._are_named else Moved(),
-                self._are_named,
+                self._are_named or name in resumed,
+                name in resumed,
             )
             for each, name in named.items()
             if each in theirs
@@ -471,24 +390,29 @@ class _Move:
                 for at in range(0, len(places), READ):
                     page = places[at : at + READ]
                     part, theirs = self._part(thread_id, name, thread, known, page)
-                    part = part._replace(follows=bool(at or thread.ours), is_first=not (at or thread.moved))
+                    mark = b"" if at else thread.moved.mark(again=thread.moves_again)
+                    part = part._replace(follows=bool(at or thread.ours), mark=mark)
                     self._target.store(part)
                     done.checkpoints += len(part.checkpoints)
                     done.writes += sum(len(each) for _, each in part.writes)
                     different = different or self._difference(name, thread, theirs)
                 if different:
                     raise CheckpointError(different)
-            if not thread.is_remembered:  # Only what was compared, so that a difference is reported again.
-                self._ledger.remember(name, thread.moved.stored_with(thread.theirs))
+            # Only what was compared, so that a difference is reported again.
+            if thread.moves_again or not thread.is_remembered:
+                completes = self._target is self._ledger
+                self._ledger.remember(name, thread.moved.stored_with(thread.theirs, completes=completes))
             self._report.checkpoints += done.checkpoints
             self._report.writes += done.writes
 
     def _part(
-        self, thread_id: str, name: str, thread: _Thread, known: _Known, page: Sequence[tuple[str, str]]
+        self, thread_id: str, name: str, thread: ThreadMove, known: _Known, page: Sequence[tuple[str, str]]
     ) -> tuple[Part, Sequence[ForeignCheckpoint]]:
         """Return what the target lacks of some checkpoints, and the checkpoints to compare after it was stored."""
         read = self._read(thread_id, name, [each for each in page if thread.to_do[each] or each in thread.unproved])
-        new = [one for one in read if _place(one) not in thread.ours]
+        kept = [_place(one) for one in read if _place(one) in thread.ours and one.parent_id]
+        cut = self._without_parents(name, thread, kept)
+        new = [one for one in read if _place(one) not in thread.ours or _place(one) in cut]
         writes = [
             (one.key, one.writes if thread.to_do[_place(one)] else self._replaced(name, _place(one), one.writes))
             for one in read
@@ -506,7 +430,15 @@ class _Move:
         for one in new:
             stored.append((one, known.parent_of(one)))
             known.remember(one)
-        return Part(name, stored, [each for each in writes if each[1]], follows=False, is_first=False), read
+        return Part(name, stored, [each for each in writes if each[1]], follows=False, mark=b""), read
+
+    def _without_parents(
+        self, name: str, thread: ThreadMove, places: Sequence[tuple[str, str]]
+    ) -> set[tuple[str, str]]:
+        """Return the checkpoints that have lost their parents in the target, if all of the thread is moved again."""
+        if not (thread.is_named and thread.moved and places):
+            return set()
+        return {_place(one) for one in self._target.read(name, places) if one.parent_id is None}
 
     def _read(self, thread_id: str, name: str, places: Sequence[tuple[str, str]]) -> list[ForeignCheckpoint]:
         """Return checkpoints of the source as those of the thread with this name."""
@@ -519,7 +451,7 @@ class _Move:
         ours = {(each.task_id, each.channel): each.value for each in found}
         return [each for each in special if not same(ours.get((each.task_id, each.channel)), each.value)]
 
-    def _difference(self, name: str, thread: _Thread, theirs: Sequence[ForeignCheckpoint]) -> str | None:
+    def _difference(self, name: str, thread: ThreadMove, theirs: Sequence[ForeignCheckpoint]) -> str | None:
         """Return how checkpoints of the source differ from what the target has; None if they do not."""
         ours = {one.key: one for one in self._target.read(name, list(map(_place, theirs)))}
         for one in theirs:
@@ -529,7 +461,7 @@ class _Move:
                 return f"checkpoint {one.checkpoint_id!r} of namespace {one.checkpoint_ns!r}: {what}"
         return None
 
-    def _differs(self, thread: _Thread, one: ForeignCheckpoint, found: ForeignCheckpoint) -> str | None:
+    def _differs(self, thread: ThreadMove, one: ForeignCheckpoint, found: ForeignCheckpoint) -> str | None:
         metadata = {key: value for key, value in one.metadata.items() if key not in self._target.excluded}
         one = thread.comparable(one._replace(metadata=metadata))
         if self._target.adds_values:

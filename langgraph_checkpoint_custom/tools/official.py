@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -22,95 +22,14 @@ from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaForeign, StorageError
-from langgraph_checkpoint_custom.model.keys import Key
-from langgraph_checkpoint_custom.tools.foreign import ForeignCheckpoint, ForeignWrite
-
-# Thread ids in a page. With that many, the round trip takes less time than reading the ids of their checkpoints.
-PAGE = 100
-
-
-class WriteCounts(NamedTuple):
-    """The number of a checkpoint's writes, and of those that a later one may replace: interrupts, resumes, errors."""
-
-    writes: int
-    replaceable: int
-
-
-# The checkpoints of a thread, by namespace and id.
-Locations = Mapping[tuple[str, str], WriteCounts]
-
-
-class Part(NamedTuple):
-    """A part of a thread, to be stored.
-
-    Attributes:
-        thread_id: The thread.
-        checkpoints: The checkpoints, older ones first, each with the versions of its parent if they are known.
-        writes: The writes of these and of other checkpoints: regular ones keep the first value, special ones the last.
-        follows: Whether the thread has to exist already, because this is not all of it.
-        is_first: Whether nothing of the thread was moved before.
-    """
-
-    thread_id: str
-    checkpoints: Sequence[tuple[ForeignCheckpoint, Mapping[str, Any] | None]]
-    writes: Sequence[tuple[Key, Sequence[ForeignWrite]]]
-    follows: bool
-    is_first: bool
-
-
-class Threads(ABC):
-    """The threads of one side of a move: those of an official saver, or of ours.
-
-    Attributes:
-        suffix: What follows the id of a thread that is moved to a thread of its own.
-        excluded: The keys of metadata that are not stored.
-        adds_values: Whether a `DeltaChannel` has a value in each checkpoint with its version, if it has one in any of
-            them.
-    """
-
-    suffix: str
-    excluded: frozenset[str] = frozenset()
-    adds_values = False
-
-    @abstractmethod
-    def threads(self) -> Iterator[Sequence[str]]:
-        """Yield the thread ids in order, in pages; no cursor or transaction stays open between pages."""
-
-    @abstractmethod
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Return a block that reads everything from one read snapshot, if this side has one."""
-
-    @abstractmethod
-    def storing(self) -> AbstractContextManager[None]:
-        """Return a block that stores everything or nothing, if this side can; ours stores part by part."""
-
-    @abstractmethod
-    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
-        """Return the checkpoints of threads with the number of their writes, older ones first."""
-
-    @abstractmethod
-    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
-        """Return those of these checkpoints that exist, with their values and writes."""
-
-    @abstractmethod
-    def read_writes(self, thread_id: str, place: tuple[str, str]) -> Sequence[ForeignWrite]:
-        """Return the writes of a checkpoint."""
-
-    @abstractmethod
-    def store(self, part: Part) -> None:
-        """Store a part of a thread."""
-
-
-def locations_of(thread_ids: Sequence[str], found: Sequence[Sequence[Sequence[Any]]]) -> Mapping[str, Locations]:
-    """Return the locations of threads, of each of which these rows were found: namespace, id, counts of writes."""
-    return {
-        thread_id: {
-            (ns, checkpoint_id): WriteCounts(*counts)
-            for ns, checkpoint_id, *counts in sorted(rows, key=lambda row: (row[1], row[0]))
-        }
-        for thread_id, rows in zip(thread_ids, found, strict=True)
-        if rows
-    }
+from langgraph_checkpoint_custom.tools.foreign import (
+    PAGE,
+    ForeignCheckpoint,
+    ForeignWrite,
+    Locations,
+    Part,
+    locations_of,
+)
 
 
 def open_official(url: str, serde: SerializerProtocol, *, writes: bool = False) -> OfficialStore:
@@ -133,17 +52,23 @@ def open_official(url: str, serde: SerializerProtocol, *, writes: bool = False) 
     raise ConfigError("the official savers have databases at sqlite:///… and postgresql://…")
 
 
-class OfficialStore(Threads):
-    """The tables of an official saver; statements have `{p}` where a parameter is.
+class OfficialStore(ABC):
+    """The tables of an official saver, as a side of a move; statements have `{p}` where a parameter is.
 
     Attributes:
         name: The same for each address of the database, and another one for a copy of it.
         is_new: Whether the tables were created now.
+        suffix: What follows the id of a thread of these tables that is moved to a thread of its own.
+        excluded: The keys of metadata that are not stored.
+        adds_values: Whether a `DeltaChannel` has a value in each checkpoint with its version, if it has one in any of
+            them.
     """
 
     suffix = "-official"
     name: str
     is_new = False
+    excluded: frozenset[str] = frozenset()
+    adds_values = False
     _serde: SerializerProtocol
     # How this database marks a parameter, and what it calls the table of writes and the column of their values.
     _p: str
@@ -176,11 +101,19 @@ class OfficialStore(Threads):
     def _put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
         """Store a checkpoint, unless it exists."""
 
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Return a block that reads everything from one read snapshot."""
+
+    @abstractmethod
+    def storing(self) -> AbstractContextManager[None]:
+        """Return a block that stores everything or nothing."""
+
     def _sql(self, text: str) -> str:
         return text.format(p=self._p, writes=self._writes, value=self._value, path=self._path)
 
     def threads(self) -> Iterator[Sequence[str]]:
-        """Yield the thread ids in order, in pages."""
+        """Yield the thread ids in order, in pages; no cursor or transaction stays open between pages."""
         statement, after = _FIRST_THREADS, ""
         while rows := self._ask(self._sql(statement), [[after]])[0]:
             yield [row[0] for row in rows]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
@@ -22,23 +21,18 @@ from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.tools.finding import all_threads
 from langgraph_checkpoint_custom.tools.foreign import (
+    PAGE,
     ForeignCheckpoint,
     ForeignWrite,
+    Locations,
+    Part,
     encode_foreign_writes,
     foreign_of,
+    locations_of,
 )
-from langgraph_checkpoint_custom.tools.official import PAGE, Locations, Part, Threads, locations_of
+from langgraph_checkpoint_custom.tools.move_plan import Moved
 
-# Bytes of a digest. In a thread of a million checkpoints, two are the same with a
-# chance of one in 10 million.
-DIGEST = 8
-# What is stored of a thread while it is moved for the first time: if it is deleted meanwhile, it does not return.
-BEGUN = bytes(DIGEST)
-
-
-# What was moved from or to a store of LangGraph's own savers remains when a thread is deleted.
-
-# Threads of a page of those that were moved.
+# Threads of a page of those that were moved. What was moved from or to a store remains when a thread is deleted.
 MOVED = 100
 
 
@@ -81,15 +75,19 @@ def forget_moves(d: SqlDialect, store: str) -> Steps[None]:
     yield d.ask_each("forget_moves", map(Range._asdict, d.ranges()), store=store)
 
 
-class OwnThreads(Threads):
-    """The threads of a saver, and what was moved of each from or to one store of an official saver.
+class OwnThreads:
+    """The threads of a saver as a side of a move, and what was moved of each from or to one store of an official saver.
 
     Args:
         saver: The saver.
         store: The name of the other store.
+
+    Attributes:
+        suffix, excluded, adds_values: As in `OfficialStore`.
     """
 
     suffix = "-custom"
+    adds_values = False
 
     def __init__(self, saver: CheckpointSaver, store: str) -> None:
         self._saver = without_classes(saver)
@@ -139,7 +137,7 @@ class OwnThreads(Threads):
         return [write for one in self.read(thread_id, [place]) for write in one.writes]
 
     def store(self, part: Part) -> None:
-        """Store a part of a thread in one transaction; with the first one, that the thread's move has begun."""
+        """Store a part of a thread, and its mark, in one transaction."""
         thread_id = part.thread_id
         encoders = [partial(self._encoded, one.put_arguments(parent)) for one, parent in part.checkpoints]
         rest = [
@@ -147,8 +145,8 @@ class OwnThreads(Threads):
             for key, found in part.writes
             for rows in encode_foreign_writes(self._values, key, found)
         ]
-        if part.is_first:
-            rest.append(self._dialect.ask("store_move", store=self._store, thread_id=thread_id, checkpoints=BEGUN))
+        if part.mark:
+            rest.append(self._dialect.ask("store_move", store=self._store, thread_id=thread_id, checkpoints=part.mark))
         stored = store_part(
             self._dialect, thread_id, encoders, self._saver._remember_stored, rest, follows=part.follows
         )
@@ -183,29 +181,6 @@ class OwnThreads(Threads):
     def forget(self) -> None:
         """Forget what was moved: the other store is a new one."""
         self._driver.run(forget_moves(self._dialect, self._store))
-
-
-class Moved:
-    """What was moved of a thread, as digests: each checkpoint, and each with the number of writes that it had then."""
-
-    def __init__(self, stored: bytes = b"") -> None:
-        self._digests = {stored[start : start + DIGEST] for start in range(0, len(stored), DIGEST)}
-
-    def __bool__(self) -> bool:
-        return bool(self._digests)
-
-    def has(self, location: tuple[str, str], writes: int | None = None) -> bool:
-        """Return whether a checkpoint was moved, or whether it was moved with that many writes."""
-        return _digest(location, writes) in self._digests
-
-    def stored_with(self, locations: Locations) -> bytes:
-        """Return what is stored if these were moved, too."""
-        added = {_digest(each, number) for each, (writes, _) in locations.items() for number in (None, writes)}
-        return b"".join(sorted(self._digests | added))
-
-
-def _digest(location: tuple[str, str], writes: int | None) -> bytes:
-    return blake2b("\0".join([*location, str(writes)]).encode(), digest_size=DIGEST).digest()
 
 
 def _is_key(thread_id: str) -> bool:

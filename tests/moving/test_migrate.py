@@ -25,8 +25,9 @@ from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, SchemaForeign
+from langgraph_checkpoint_custom.tools.foreign import PAGE
 from langgraph_checkpoint_custom.tools.migration import READ, MoveReport, migrate
-from langgraph_checkpoint_custom.tools.official import PAGE, open_official
+from langgraph_checkpoint_custom.tools.official import open_official
 from langgraph_checkpoint_custom.tools.own import OwnThreads
 from tests.golden.content import VALUES
 from tests.moving.official import Official, config, everything, play, step
