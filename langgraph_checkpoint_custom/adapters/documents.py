@@ -6,6 +6,7 @@ A document is the channel values of the newest checkpoint of a thread of another
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
@@ -25,7 +26,7 @@ from langgraph_checkpoint_custom.errors import CheckpointConflict, ConfigError, 
 from langgraph_checkpoint_custom.model.keys import config_of, key_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 from langgraph_checkpoint_custom.model.records import Question
-from langgraph_checkpoint_custom.operations.write import store_part
+from langgraph_checkpoint_custom.operations.write import put, store_part
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 
@@ -43,6 +44,14 @@ class Before(NamedTuple):
     metadata: Mapping[str, Any] = {}
     values: Mapping[str, Any] = {}
     versions: Mapping[str, Any] = {}
+
+    @classmethod
+    def of(cls, found: CheckpointTuple | None) -> Before:
+        """Return the version that was read, with all its values, or that there is none."""
+        if found is None:
+            return cls()
+        checkpoint = found.checkpoint
+        return cls(checkpoint["id"], found.metadata, checkpoint["channel_values"], checkpoint["channel_versions"])
 
 
 class Version(NamedTuple):
@@ -146,18 +155,18 @@ class Documents:
             CheckpointConflict: With `only_newest`, the version before is not the newest any more; nothing was stored.
         """
         encoded = work_out(self._saver._encode(*version))
-        _check(version, self._saver.backend.driver.run(self._storing(version, encoded, question, more)))
+        self._finish(version, self._saver.backend.driver.run(self._storing(version, encoded, question, more)))
 
     async def aput(self, version: Version, question: Question | None = None, more: Sequence[RoundTrip] = ()) -> None:
         """Async version of `put`."""
         encoded, driver = self._saver._encode(*version), self._saver.backend.driver
         if isinstance(encoded, Offload):
             encoded = await driver.aoffload(encoded)
-        _check(version, await driver.arun(self._storing(version, encoded, question, more)))
+        self._finish(version, await driver.arun(self._storing(version, encoded, question, more)))
 
     def _storing(
         self, version: Version, encoded: Encoded, question: Question | None, more: Sequence[RoundTrip]
-    ) -> Operation[bool]:
+    ) -> Operation[Any]:
         dialect, _, codec = self._saver.backend
         rest = list(more)
         if question is not None:
@@ -165,6 +174,8 @@ class Documents:
             rest.append(
                 dialect.insert_writes(*work_out(encode_writes(codec, version.own_config, writes, "question", "")))
             )
+        if not rest and not self._only_newest:  # Nothing else belongs to it, so the thread need not be locked alone.
+            return put(dialect, encoded)
         return store_part(
             dialect,
             encoded.row.thread_id,
@@ -175,13 +186,33 @@ class Documents:
             only_newest=self._only_newest,
         )
 
+    def _finish(self, version: Version, stored: Encoded | bool) -> None:
+        if isinstance(stored, Encoded):
+            self._saver._remember_stored(stored)
+        elif not stored:
+            raise CheckpointConflict(
+                f"thread {version.own_config['configurable']['thread_id']!r} was deleted since it was read; nothing "
+                "was stored. Read it again"
+            )
 
-def _check(version: Version, was_stored: bool) -> None:
-    if not was_stored:
-        raise CheckpointConflict(
-            f"thread {version.own_config['configurable']['thread_id']!r} was deleted since it was read; nothing was "
-            "stored. Read it again"
-        )
+
+def json_copy(what: str, value: Any) -> Any:
+    """Copy a value of JSON types, so that the caller cannot change it later; every serializer restores these unchanged.
+
+    Args:
+        what: The name of the value in an error.
+        value: The value.
+
+    Raises:
+        ConfigError: The value is not JSON, or JSON would change it.
+    """
+    try:
+        copy = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{what} cannot be stored, since it is not JSON: {error}") from error
+    if copy != value:
+        raise ConfigError(f"{what} cannot be stored, since JSON has only lists as sequences, and only text as keys")
+    return copy
 
 
 def misshapen(config: RunnableConfig, channel: str, error: Exception) -> CorruptCheckpoint:

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.adapters.documents import Documents, misshapen, next_version
-from langgraph_checkpoint_custom.adapters.json_values import plain
+from langgraph_checkpoint_custom.adapters.documents import Documents, json_copy, misshapen, next_version
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import thread_of
 from langgraph_checkpoint_custom.pairs import shared_docstrings
@@ -95,7 +94,7 @@ def _thread_id(namespace: Sequence[str], key: str) -> str:
 def _plain(value: Mapping[str, Any]) -> Any:
     if not isinstance(value, dict):
         raise ConfigError(f"a value must be a dict, not a {type(value).__name__}")
-    return plain("the value of a key", value)
+    return json_copy("the value of a key", value)
 
 
 def _value(found: CheckpointTuple) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.base.id import uuid6
 
-from langgraph_checkpoint_custom.adapters.documents import Documents, misshapen, next_version
-from langgraph_checkpoint_custom.adapters.json_values import plain
-from langgraph_checkpoint_custom.errors import CheckpointLabelled, ConfigError
+from langgraph_checkpoint_custom.adapters.documents import Before, Documents, json_copy, misshapen, next_version
+from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointLabelled, ConfigError
 from langgraph_checkpoint_custom.model.keys import MAX_ID, key_of, text, thread_of
 from langgraph_checkpoint_custom.operations.labels import moved_labels
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -43,6 +42,7 @@ class _Record(NamedTuple):
         id: pydantic-deep's id, the same for each save.
         first: The checkpoint id of the first save of this id. It grows with the time of that save.
         pinned: Whether the id was saved again with another label.
+        step: The number of checkpoints that were saved before it.
     """
 
     config: RunnableConfig
@@ -54,6 +54,7 @@ class _Record(NamedTuple):
     metadata: dict[str, Any]
     first: str
     pinned: bool
+    step: int
 
     @property
     def pin(self) -> str:
@@ -93,7 +94,7 @@ class DeepCheckpointStore:
 
     def __init__(self, saver: CheckpointSaver, session_id: str, *, pin_labels: bool = False) -> None:
         self._saver = saver
-        self._documents = Documents(saver)
+        self._documents = Documents(saver, only_newest=True)
         self._thread_id = thread_of(_KIND, session_id)
         self._config: RunnableConfig = {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": ""}}
         self._pin_labels = pin_labels
@@ -111,20 +112,31 @@ class DeepCheckpointStore:
             "created_at": checkpoint.created_at.isoformat(),
             "metadata": checkpoint.metadata,
         }
-        record, messages = plain("a checkpoint", record), {_MESSAGES: _encoded(checkpoint.messages)}
-        earlier = [one for one in await self._stored() if one.id == checkpoint.id]
-        record["first"] = earlier[0].first if earlier else str(uuid6())
-        record["pinned"] = any(one.pinned or one.label != checkpoint.label for one in earlier)
-        new = next_version(self._thread_id, await self._documents.anewest(self._thread_id), messages, record)
-        dialect, own, labels = self._saver.backend.dialect, key_of(new.own_config), []
-        if earlier:  # Labels move to the new checkpoint with this id.
-            labels.append(moved_labels(dialect, [key_of(one.config) for one in earlier], own))
-        if self._pin_labels and record["pinned"]:
-            labels.append(dialect.ask("label_checkpoint", **own._asdict(), name=_pin(record["first"])))
-        await self._documents.aput(new, more=labels)
+        record, messages = json_copy("a checkpoint", record), {_MESSAGES: _encoded(checkpoint.messages)}
+        earlier = None
+        while earlier is None:
+            with suppress(CheckpointConflict):  # Another worker has saved or removed a checkpoint since: look again.
+                earlier = await self._put(record, messages, await self._stored())
         for one in earlier:
             with suppress(CheckpointLabelled):  # Since it was replaced.
                 await self._saver.adelete_checkpoint(one.config)
+
+    async def _put(
+        self, record: Mapping[str, Any], messages: Mapping[str, Any], stored: Sequence[_Record]
+    ) -> list[_Record]:
+        """Store a checkpoint after those that are stored, which are all; return those that it replaces."""
+        earlier = [one for one in stored if one.id == record["id"]]
+        first = earlier[0].first if earlier else str(uuid6())
+        is_pinned = any(one.pinned or one.label != record["label"] for one in earlier)
+        before = Before(key_of(stored[0].config).checkpoint_id, {"step": stored[0].step}) if stored else Before()
+        new = next_version(self._thread_id, before, messages, {**record, "first": first, "pinned": is_pinned})
+        dialect, own, labels = self._saver.backend.dialect, key_of(new.own_config), []
+        if earlier:  # Labels move to the new checkpoint with this id.
+            labels.append(moved_labels(dialect, [key_of(one.config) for one in earlier], own))
+        if self._pin_labels and is_pinned:
+            labels.append(dialect.ask("label_checkpoint", **own._asdict(), name=_pin(first)))
+        await self._documents.aput(new, more=labels)
+        return earlier
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:
         """Return the checkpoint with an id, or None."""

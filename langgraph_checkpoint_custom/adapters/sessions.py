@@ -15,8 +15,14 @@ from typing import Any, NamedTuple, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.adapters.documents import Before, Documents, Version, misshapen, next_version
-from langgraph_checkpoint_custom.adapters.json_values import plain
+from langgraph_checkpoint_custom.adapters.documents import (
+    Before,
+    Documents,
+    Version,
+    json_copy,
+    misshapen,
+    next_version,
+)
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.keys import MAX_ID, text, thread_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question
@@ -86,7 +92,7 @@ class SessionCheckpoint:
 
     def to_json(self) -> str:
         """Return the session as the JSON text that `deepagentsdk` writes to its files, in one line."""
-        return json.dumps(plain("a session", self.to_dict()), ensure_ascii=False)
+        return json.dumps(json_copy("a session", self.to_dict()), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> SessionCheckpoint:
@@ -253,12 +259,12 @@ def _question_id(interrupt: Any) -> str:
 
 def _encoded(checkpoint: SessionCheckpoint) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the values of a session by channel, and its metadata."""
-    messages = plain("a session's messages", checkpoint.messages)
-    state = plain("a session's state", checkpoint.state)
-    interrupt = plain("a session's interrupt", checkpoint.interrupt)
+    messages = json_copy("a session's messages", checkpoint.messages)
+    state = json_copy("a session's state", checkpoint.state)
+    interrupt = json_copy("a session's interrupt", checkpoint.interrupt)
     values = {"messages": messages, "interrupt": interrupt, **{_STATE + name: value for name, value in state.items()}}
     return values, {
-        "at_step": plain("a session's step", checkpoint.step),
+        "at_step": json_copy("a session's step", checkpoint.step),
         "messages": len(messages),
         "interrupted": interrupt is not None,
         "created_at": _moment("created_at", checkpoint.created_at),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -132,3 +133,11 @@ async def rewind(store: Store, session_id: str) -> tuple[str, str, list[str], st
             result = await agent.run("go on", deps=DeepAgentDeps(), message_history=request.messages)
             return request.checkpoint_id, request.label, tools, str(result.output)
     raise AssertionError("the agent was not asked to go back")
+
+
+async def save_again(store: Store, session_id: str, checkpoint_id: str, times: int) -> None:
+    """Save one checkpoint several times."""
+    async with store.open() as saver:
+        for number in range(times):
+            saved = replace(checkpoint(f"turn-{number}"), id=checkpoint_id)
+            await DeepCheckpointStore(saver, session_id).save(saved)

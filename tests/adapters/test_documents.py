@@ -23,13 +23,7 @@ def add(saver: CheckpointSaver, values: dict[str, Any], thread_id: str = THREAD)
     """Increment a counter in a document and set other values of it; if somebody else was faster, again."""
     documents = Documents(saver, only_newest=True)
     while True:
-        found = documents.read(thread_id)
-        checkpoint: Any = found and found.checkpoint
-        before = (
-            Before(checkpoint["id"], found.metadata, checkpoint["channel_values"], checkpoint["channel_versions"])
-            if found
-            else Before()
-        )
+        before = Before.of(documents.read(thread_id))
         number = before.values.get("number", 0) + 1
         try:
             documents.put(next_version(thread_id, before, {**values, "number": number}))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent
 from langgraph_checkpoint_custom.adapters.key_values import Item, KeyValueStore, _thread_id
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from tests.adapters.helpers import HOSTILE, Calls, put_document
@@ -93,3 +93,14 @@ async def test_a_value_that_cannot_be_read_is_replaced(store: Store, values: Cal
     await values.put(("a",), "b", {"n": 2})
     assert await values.get(("a",), "b") == {"n": 2}
     assert await values.list(("a",)) == [Item("b", {"n": 2})]
+
+
+async def test_a_put_takes_two_round_trips(store: Store) -> None:
+    events: list[OperationEvent] = []
+    with store.open(on_operation=events.append) as saver:
+        saver.setup()
+        for name in ("sync", "async"):
+            events.clear()
+            for number in range(2):
+                await Calls(KeyValueStore(saver), name).put(("a",), "b", {"n": number})
+            assert [(event.name, event.round_trips) for event in events] == [("history_page", 1), ("put", 1)] * 2

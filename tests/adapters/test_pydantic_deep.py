@@ -282,6 +282,39 @@ async def test_a_retention_spares_what_is_pinned(saver: CheckpointSaver) -> None
     assert list(saver.threads()) == []
 
 
+async def test_of_two_saves_of_one_id_at_once_one_checkpoint_remains(
+    saver: CheckpointSaver, deep: DeepCheckpointStore
+) -> None:
+    """And its place in the order, and that it was labelled by hand."""
+
+    class Late(DeepCheckpointStore):
+        """Looks at what is stored before another worker saves, and stores after that."""
+
+        async def _stored(self) -> Any:
+            found = await super()._stored()
+            if others:
+                await deep.save(others.pop())
+            return found
+
+    others = [named("same", "by hand"), named("other")]
+    late = Late(saver, "a", pin_labels=True)
+    for _ in (1, 2):
+        await late.save(named("same"))
+    assert [one.id for one in await deep.list_all()] == ["other", "same"]
+    assert len(list(saver.history({"configurable": {"thread_id": THREAD}}))) == 2
+    assert await late.count() == 1
+    assert await late.remove("same")
+    assert list(saver.labels(THREAD)) == []
+
+
+async def test_workers_save_one_id(
+    store: Store, saver: CheckpointSaver, deep: DeepCheckpointStore, workers: Workers
+) -> None:
+    await asyncio.to_thread(workers.run, 4, "save_again", store, "a", "same", 5)
+    assert await labels(deep) == ["turn-4"]
+    assert len(list(saver.history({"configurable": {"thread_id": THREAD}}))) == 1
+
+
 async def test_a_deleted_session_is_gone(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
     other = DeepCheckpointStore(saver, "b")
     for store in (deep, other):

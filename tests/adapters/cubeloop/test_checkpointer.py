@@ -30,8 +30,7 @@ from cubeloop.providers.base import (
 )
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, StorageError
-from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
-from langgraph_checkpoint_custom.adapters.cubeloop.checkpointer import VERSIONS, stored
+from langgraph_checkpoint_custom.adapters.cubeloop import VERSIONS, CubeLoopCheckpointer, stored
 from langgraph_checkpoint_custom.adapters.documents import Version
 from tests.adapters.helpers import refusing
 from tests.behaviour.helpers import Database
@@ -193,7 +192,7 @@ async def test_a_change_that_raises_has_changed_nothing(own_store: Store) -> Non
 async def test_a_change_does_not_depend_on_the_deletion_of_old_versions(
     own_store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("langgraph_checkpoint_custom.adapters.cubeloop.checkpointer.VERSIONS", 2)
+    monkeypatch.setattr("langgraph_checkpoint_custom.adapters.cubeloop.VERSIONS", 2)
     async with own_store.open() as saver:
         await saver.asetup()
         checkpointer = CubeLoopCheckpointer(saver)

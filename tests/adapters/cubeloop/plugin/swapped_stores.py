@@ -22,8 +22,7 @@ from cubeloop import checkpointer
 from cubeloop.checkpointer import memory, sqlite
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
-from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
-from langgraph_checkpoint_custom.adapters.cubeloop.checkpointer import stored
+from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer, stored
 
 opened = ExitStack()
 savers: dict[str, CheckpointSaver] = {}

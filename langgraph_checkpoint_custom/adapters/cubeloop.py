@@ -1,4 +1,4 @@
-"""`CubeLoopCheckpointer`, which implements CubeLoop's `Checkpointer` protocol.
+"""The agent framework CubeLoop, or cubepi, its name until 0.13: its `Checkpointer` protocol, in the store of a saver.
 
 A thread of CubeLoop is a document with these channels, each from its first use on:
 
@@ -21,14 +21,14 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
-from langgraph.checkpoint.base import CheckpointTuple
 from pydantic import Field, TypeAdapter
 from pydantic_core import from_json, to_jsonable_python
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.adapters.cubeloop.framework import HitlRequest, Message, base, exceptions
 from langgraph_checkpoint_custom.adapters.documents import Before, Documents, next_version
 from langgraph_checkpoint_custom.errors import (
     CheckpointConflict,
@@ -43,7 +43,18 @@ from langgraph_checkpoint_custom.operations.delete import prune_thread
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 if TYPE_CHECKING:
+    from cubeloop.checkpointer import base, exceptions
+    from cubeloop.hitl.types import HitlRequest
+    from cubeloop.providers.base import Message
     from cubeloop.types import JsonObject, StructuredValue
+else:  # Both names have the same modules.
+    _name = next(filter(find_spec, ("cubeloop", "cubepi")), None)
+    if _name is None:
+        raise ConfigError("CubeLoop is missing: install langgraph-checkpoint-custom[cubeloop]")
+    base = import_module(f"{_name}.checkpointer.base")
+    exceptions = import_module(f"{_name}.checkpointer.exceptions")
+    HitlRequest = import_module(f"{_name}.hitl.types").HitlRequest
+    Message = import_module(f"{_name}.providers.base").Message
 
 Channels = Mapping[str, Any]
 # Takes the channels of a thread and returns those that change; None if nothing is to be stored.
@@ -266,7 +277,7 @@ class CubeLoopCheckpointer:
         with _as_frameworks_errors():
             while True:
                 found = await self._documents.aread(stored_id)
-                before = _before(found)
+                before = Before.of(found)
                 changed = revise(before.values)
                 if changed is None:
                     return False
@@ -287,13 +298,6 @@ class CubeLoopCheckpointer:
             except CheckpointError as error:  # The change is stored; the next prune deletes these versions, too.
                 _LOG.warning("old versions of thread %r were not deleted: %s", stored_id, error)
         return True
-
-
-def _before(found: CheckpointTuple | None) -> Before:
-    if found is None:
-        return Before()
-    checkpoint = found.checkpoint
-    return Before(checkpoint["id"], found.metadata, checkpoint["channel_values"], checkpoint["channel_versions"])
 
 
 @contextmanager
