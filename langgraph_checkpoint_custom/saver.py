@@ -79,7 +79,7 @@ from langgraph_checkpoint_custom.operations.read import (
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.operations.writers import ConcurrentWriters, Scope, must_be_newest, note_read
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
-from langgraph_checkpoint_custom.pairs import awaited, shared_docstrings
+from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.retention import Operations, Retention, Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.threads import ThreadMethods
@@ -468,9 +468,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.delete_thread.
         """
-        return self._run(delete_thread(self._dialect, thread_text(thread_id)))
+        self._run(delete_thread(self._dialect, thread_text(thread_id)))
 
-    adelete_thread = awaited(delete_thread)
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Async version of `delete_thread`."""
+        await self._arun(delete_thread(self._dialect, thread_text(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints and writes of runs, in all threads.
@@ -483,9 +485,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.delete_for_runs.
         """
-        return self._run(self._delete_for_runs(run_ids))
+        self._run(self._delete_for_runs(run_ids))
 
-    adelete_for_runs = awaited(delete_for_runs)
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Async version of `delete_for_runs`."""
+        await self._arun(self._delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with its whole history to another id, inside the database.
@@ -500,9 +504,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: yes.
         Source: BaseCheckpointSaver.copy_thread.
         """
-        return self._run(self._copy(source_thread_id, target_thread_id))
+        self._run(self._copy(source_thread_id, target_thread_id))
 
-    acopy_thread = awaited(copy_thread)
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Async version of `copy_thread`."""
+        await self._arun(self._copy(source_thread_id, target_thread_id))
 
     def prune(  # type: ignore[override]  # Type checkers find a misspelled strategy.
         self, thread_ids: Sequence[str], *, strategy: Strategy = "keep_latest"
