@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from copy import copy
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import ormsgpack
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -99,13 +99,6 @@ def raw_reader(serde: SerializerProtocol) -> SerializerProtocol:
         f"values stored by a {type(serde).__name__} cannot be copied as they are; open the other store with its own "
         "saver and use copy_from"
     )
-
-
-class _Reads(Protocol):
-    serde: SerializerProtocol
-
-
-S = TypeVar("S", bound=_Reads)
 
 
 def without_classes(saver: S) -> S:

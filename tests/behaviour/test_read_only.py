@@ -82,7 +82,7 @@ async def test_the_database_refuses_writes_too(store: Store, api: str, pooled: b
         reader = stack.enter_context(open_saver(url, read_only=True))
         d, driver = reader.backend.dialect, reader.backend.driver
         deletes = replace(delete_thread(d, "thread"), access="read")
-        row = WriteRow("a", "task", "", None, 0, "msgpack", b"\xc0")
+        row = WriteRow("task", "", None, 0, "a", "msgpack", b"\xc0")
         form = d.writes_form([row])
         assert form
         given = form._replace(access="read"), d.writes_params(Key("thread", "", id_of(where)), [row])
