@@ -337,10 +337,9 @@ class SqlDialect(ABC):
 
     # Reading
 
+    @abstractmethod
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint: `TupleRow`. `select_rest` reads those that are left."""
-        form, params = self.read_form(key)
-        return self._send(form.with_params(params))
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads the rows of one checkpoint, and its parameters."""

@@ -159,6 +159,10 @@ class PostgresDialect(SqlDialect):
         lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
         return self._send(statement, lost, locks=self._share(key.thread_id))
 
+    def select_checkpoint(self, key: Key) -> RoundTrip:
+        """Read the rows of one checkpoint, by name: with Citus, the statement names the key in several places."""
+        return self.ask("rows_of_latest" if key.checkpoint_id is None else "rows_of_exact", **key._asdict())
+
     def select_matching_keys(self, page: Page, limit: int) -> RoundTrip:
         """Read keys that match, in the order of the table, with settings for that."""
         trip = super().select_matching_keys(page, limit)

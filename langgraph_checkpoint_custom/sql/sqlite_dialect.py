@@ -118,6 +118,11 @@ class SqliteDialect(SqlDialect):
         form, params = self.put_form(row)
         return self._send(*put, form.with_params(params), *self._arming(row))
 
+    def select_checkpoint(self, key: Key) -> RoundTrip:
+        """Read the rows of one checkpoint by its form."""
+        form, params = self.read_form(key)
+        return self._send(form.with_params(params))
+
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads one checkpoint and its writes, and its parameters."""
         thread_id, checkpoint_ns, checkpoint_id = key

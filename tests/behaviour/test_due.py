@@ -88,7 +88,8 @@ class Sweeps:
 
         def run(op: Operation[Any]) -> Any:
             self.ran[op.name] += 1
-            self.visits += len(op.arguments().get("thread_ids", ()))
+            if op.name == "kept_threads":  # Each thread that is visited is among them first.
+                self.visits += len(op.arguments()["thread_ids"])
             return self.saver.backend.driver.run(op)
 
         operations = sweep_operations(
