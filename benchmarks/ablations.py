@@ -229,16 +229,6 @@ ABLATIONS = [
     ),
     *(
         Ablation(
-            f"large values in one statement: {name}",
-            ("postgres",),
-            "sync",
-            puts(state),
-            patches={"operations.write.FEW": -1},
-        )
-        for name, state in (("chat of 200 messages", lambda: chat(196)), ("files", files))
-    ),
-    *(
-        Ablation(
             f"batches: {number} tasks",
             ("postgres",),
             "async",
