@@ -16,10 +16,6 @@ from langgraph_checkpoint_custom.operations.list_threads import thread_exists
 from langgraph_checkpoint_custom.operations.writers import claim_lost
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# References of a checkpoint. If they are few, PostgreSQL locks the row of each while it stores the checkpoint, which
-# takes 20 µs a row, instead of waiting for the lock of the thread before, which takes 200 µs.
-FEW = 8
-
 
 @operation("write", checks_first=True)
 def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
@@ -28,9 +24,8 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
     Round trips: 1; on SQLite, where they do not cross a network, 2 if it refers to blobs, has a claim or must be the
         newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
         the run continued; the value is then stored again from the checkpoint itself. One more if a `DeltaChannel` needs
-        the parent and it does not exist; three more if the parent is hidden. One more on PostgreSQL if it needs
-        other rows and somebody holds the thread's lock alone. One more if a large checkpoint needs the parent's row
-        first.
+        the parent and it does not exist, or on PostgreSQL somebody holds the thread's lock alone; three more if the
+        parent is hidden. One more if a large checkpoint needs the parent's row first.
     Rows: one checkpoint, one blob for each new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces the checkpoint.
     Raises: ClaimLost if it has a claim that is not held any more; CheckpointConflict with `only_newest` if the parent
@@ -57,20 +52,14 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         yield rest
         return encoded
     parent_is_complete = False
-    waits = bool(encoded.replayed or encoded.claim or only_newest or len(encoded.references) > FEW)
     while True:
-        (rows,) = yield d.put_checkpoint(
-            encoded, only_newest=only_newest, even_if_hidden=parent_is_complete, waits=waits
-        )
+        (rows,) = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_complete)
         optional = [channel for what, channel in rows if what == "optional"]
         problems = [tuple(row) for row in rows if row[0] != "optional"]
         if not problems:
             if rest := d.store_checked(encoded, optional):
                 yield rest
             return encoded
-        if ("lock", None) in problems:
-            waits = True
-            continue
         newer = [checkpoint_id for what, checkpoint_id in problems if what == "newer"]
         if newer:
             raise _conflict(encoded.row, newer[0])

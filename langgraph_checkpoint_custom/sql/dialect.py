@@ -287,16 +287,11 @@ class SqlDialect(ABC):
         return self._send(form.with_params(params))
 
     @abstractmethod
-    def put_checkpoint(
-        self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool, waits: bool = True
-    ) -> RoundTrip:
+    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Store a checkpoint and its blobs, unless something that it needs is missing; `store_checked` completes it.
 
-        With `waits`, it waits for the lock of the thread first. A checkpoint that refers to blobs only, with neither a
-        claim nor `only_newest`, can do without. Each row of the reply is a problem, and if there are any, nothing was
-        stored:
+        Each row of the reply is a problem, and if there are any, nothing was stored:
 
-        - ("lock", None): somebody holds the lock of the thread alone; not with `waits`.
         - ("value", channel): a blob that the checkpoint refers to is missing.
         - ("parent", None): the parent is needed and missing.
         - ("hidden parent", None): the parent is needed and hidden. `even_if_hidden` accepts that.

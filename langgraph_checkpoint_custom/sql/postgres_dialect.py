@@ -117,10 +117,8 @@ class PostgresDialect(SqlDialect):
         parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
         return self._shared.layout.put_on_parent, (*self.put_form(row)[1], *parent, self._schema)
 
-    def put_checkpoint(
-        self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool, waits: bool = True
-    ) -> RoundTrip:
-        """Store a checkpoint and its blobs in one statement, which shares the thread's lock."""
+    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
+        """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""
         thread_id = encoded.row.thread_id
         params = {
             **_checkpoint_params(encoded.row),
@@ -134,7 +132,7 @@ class PostgresDialect(SqlDialect):
         locks = self._lock(thread_id) if only_newest else self._share(thread_id)
         if self.layout:
             return self._send(self.statement("put_problems", **params), locks=locks)
-        trip = self._send(self.statement("put_checkpoint", **params), locks=locks if waits else ())
+        trip = self._send(self.statement("put_checkpoint", **params), locks=locks)
         return trip._replace(after=(*self._arming(encoded.row), *trip.after))
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:

@@ -91,9 +91,7 @@ class SqliteDialect(SqlDialect):
         thread_id, *rest = self.put_form(row)[1]
         return self._shared.layout.put_on_parent, (thread_id, row.checkpoint_ns, row.parent_id, *rest)
 
-    def put_checkpoint(
-        self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool, waits: bool = True
-    ) -> RoundTrip:
+    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Read the problems. No other transaction writes between this and `store_checked`."""
         row = encoded.row
         params = {

@@ -176,33 +176,6 @@ def test_a_step_that_needs_its_parent_waits_for_who_holds_the_lock_of_the_thread
         assert [each.config for each in saver.list(generate_config("t"), limit=1)] == [stored]
 
 
-def keep(saver: CheckpointSaver, parent: RunnableConfig, number: int) -> RunnableConfig:
-    """A checkpoint with the large value of the first one."""
-    versions: dict[str, Any] = {"large": "0", "n": f"{number}"}
-    checkpoint = generate_checkpoint(channel_values={"large": LARGE, "n": number}, channel_versions=dict(versions))
-    return saver.put(parent, checkpoint, generate_metadata(step=number), {"n": f"{number}"} if number else versions)
-
-
-LARGE = "a value in its own row " * 1_000
-DELETION: LiteralString = "DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = 't'"
-
-
-@pytest.mark.parametrize("statement", [LOCK, DELETION])
-def test_a_checkpoint_that_keeps_a_value_waits_for_who_may_delete_it(
-    postgres_url: str, statement: LiteralString
-) -> None:
-    """The statement that stores the checkpoint has begun before, and sees afterwards what became of the value."""
-    with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as other:
-        parent = keep(saver, generate_config("t"), 0)
-        other.execute(statement)
-        call = ConcurrentCall(partial(keep, saver, parent, 1))
-        call.wait_until_blocked(postgres_url)
-        other.commit()
-        found = saver.get_tuple(call.join())
-        assert found
-        assert found.checkpoint["channel_values"] == {"large": LARGE, "n": 1}
-
-
 @pytest.mark.parametrize("name", MAINTENANCE)
 def test_a_thread_with_the_same_id_in_another_schema_does_not_wait(own_postgres_url: str, name: str) -> None:
     """Not even while a deletion in the first schema holds the thread's lock exclusively."""

@@ -4,13 +4,6 @@
 -- The parameter, so that the statement goes to one server.
 %(thread_id)s
 
--- fragment: shared_lock
--- The lock is taken where the rows are, by a statement before.
-SELECT true AS taken
-
--- fragment: and_lock
--- Nothing, for the same reason.
-
 -- name: put_problems
 -- put_checkpoint in two parts: Citus has no statement that inserts into two tables. If there are no problems, put_blobs
 -- and insert_checkpoint follow in the same transaction. 'optional' are the blobs that may be missing and are not.

@@ -76,34 +76,21 @@ WITH stored AS (
 )
 -- include: arm_stored
 
--- fragment: shared_lock
--- Whether the transaction shares the lock of the thread, without waiting for who holds it alone.
-SELECT pg_try_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0))) AS taken
-
--- fragment: and_lock
--- A deletion that was committed since the statement began is seen, because this reads the row as it is now.
-FOR KEY SHARE
-
 -- fragment: with_problems
-WITH own AS MATERIALIZED (
-    -- include: shared_lock
-), refs AS MATERIALIZED (
+WITH refs AS MATERIALIZED (
     SELECT r.channel, r.version, r.required, stored.channel IS NOT NULL AS found
-    FROM own CROSS JOIN unnest(
+    FROM unnest(
         %(ref_channels)s::text[], %(ref_versions)s::text[], %(ref_begins)s::text[], %(ref_required)s::boolean[]
     ) AS r (channel, version, begins, required)
     LEFT JOIN LATERAL (
         SELECT b.channel FROM langgraph_checkpoint.blobs b
-        WHERE own.taken AND b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
+        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
         AND b.channel = r.channel AND b.version = r.version
         AND (r.begins = '' OR starts_with(b.chunks, r.begins))
         LIMIT 1
-        -- include: and_lock
     ) AS stored ON true
 ), problems AS MATERIALIZED (
-    SELECT 'lock' AS what, NULL AS channel FROM own WHERE NOT taken
-    UNION ALL
-    SELECT 'value', channel FROM refs WHERE required AND NOT found
+    SELECT 'value' AS what, channel FROM refs WHERE required AND NOT found
     UNION ALL
     -- include: problems_without_blobs
 )
@@ -116,9 +103,8 @@ FROM unnest(
 ) AS n (channel, version, type, value, chunks)
 
 -- name: put_checkpoint
--- Finds the problems and, if there are none, stores the checkpoint and its blobs in one round trip. The transaction
--- shares the thread's lock, so the rows that the checkpoint refers to are not deleted. A statement before this one has
--- taken it if the checkpoint needs its parent or a claim, or must be newest.
+-- Finds the problems and, if there are none, stores the checkpoint and its blobs in one round trip. The transaction holds
+-- or shares the thread's lock, so the rows that the checkpoint refers to are not deleted.
 -- include: with_problems
 , stored_blobs AS (
     -- include: insert_blobs
