@@ -41,6 +41,7 @@ from langgraph_checkpoint_custom.operations.sweep import (
     Policy,
     arm_threads,
     begin_policy,
+    begin_visits,
     delete_unless_it_fits,
     due_page,
     grown_page,
@@ -297,11 +298,13 @@ def _sweep(
     def visit_some(thread_ids: Sequence[str]) -> Operations[bool]:
         if not thread_ids:
             return True
+        if not dry_run:
+            yield begin_visits(d, thread_ids, begun)
         found: Sequence[Kept] = yield kept_threads(d, codec, thread_ids, policy, begun)
         kept = {each.thread_id for each in found}
         limits.has_read()
         if found and not dry_run:
-            yield rearm_kept(d, found)
+            yield rearm_kept(d, found, begun)
         swept.threads += sum(each.applies for each in found)
         for thread_id in [each for each in thread_ids if each not in kept]:
             yield from limits.rest()

@@ -402,8 +402,10 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             rows = dialect.read_rows(self._driver.send(*dialect.page_form(page)))
             if rows is not None:
                 found = self._build_page(page, rows)
+                page, limit = page_below(page, found, limit, PAGE)  # Now: the caller may change what it gets.
+                del rows
                 yield from found
-                page, limit = page_below(page, found, limit, PAGE)
+                del found
         if page:
             yield from self._pages(lambda page: self._list_page(page, conditions), page, limit, PAGE)
 
@@ -426,9 +428,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
                     found = self._build_page(page, rows)
                 else:
                     found = await self._driver.aoffload(Offload(size, partial(self._build_page, page, rows)))
+                page, limit = page_below(page, found, limit, PAGE)
+                del rows
                 for each in found:
                     yield each
-                page, limit = page_below(page, found, limit, PAGE)
+                del found
         if page:
             async for each in self._apages(lambda page: self._list_page(page, conditions), page, limit, PAGE):
                 yield each

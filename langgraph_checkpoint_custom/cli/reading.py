@@ -138,7 +138,7 @@ def _page(
     options: Any = {"filter": wanted_of(where or ()), "since": moment(since), "until": moment(until)}
     for last in saver.threads(state=indexed, before=_cursor(before), limit=most, **options):
         looked_at += 1
-        summary = summary_of(saver, last.newest, LINE)
+        summary = summary_of(saver, last.newest, LINE, only=state)
         if state in (None, summary.state):
             found.append((last, summary))
         if len(found) == limit:

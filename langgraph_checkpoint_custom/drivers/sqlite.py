@@ -194,6 +194,8 @@ def _run_in_savepoint(connection: sqlite3.Connection, call: Call[Any]) -> None:
     try:
         call.result = call.work(connection)
     except Exception as error:
+        if code_of(error) in BUSY:
+            raise  # All of them begin again.
         call.error = error
         connection.execute("ROLLBACK TO one_write")  # Fails if everything is rolled back, as with a full disk.
     connection.execute("RELEASE one_write")

@@ -164,13 +164,21 @@ class Kept(NamedTuple):
         thread_id: The thread.
         applies: Whether the policy applies to it.
         due_at: When to visit it again.
-        seen: When it was due.
     """
 
     thread_id: str
     applies: bool
     due_at: float
-    seen: float
+
+
+@operation("write")
+def begin_visits(d: SqlDialect, thread_ids: Sequence[str], begun: float) -> Steps[None]:
+    """Note since when threads are visited, so that `rearm_kept` sees which somebody has made due since.
+
+    Round trips: 1.
+    Idempotent: yes.
+    """
+    yield d.ask_each("begin_visit", ({"thread_id": each, "begun": begun} for each in sorted(thread_ids)))
 
 
 @operation("read")
@@ -184,20 +192,20 @@ def kept_threads(
     """
     verdicts = yield from together([_verdict(d, codec, each, policy, now, most=SHORT) for each in thread_ids])
     return [
-        Kept(thread_id, found.applies, found.due_at, found.seen)
+        Kept(thread_id, found.applies, found.due_at)
         for thread_id, found in zip(thread_ids, verdicts, strict=True)
         if found and found.seen is not None and not (found.removal.gone or found.removal.hidden)
     ]
 
 
 @operation("write")
-def rearm_kept(d: SqlDialect, kept: Sequence[Kept]) -> Steps[None]:
-    """Say when to visit threads again, unless somebody has made them due meanwhile, or deleted them.
+def rearm_kept(d: SqlDialect, kept: Sequence[Kept], begun: float) -> Steps[None]:
+    """Say when to visit threads again, unless somebody has made them due since the visit has begun, or deleted them.
 
     Round trips: 1.
     Idempotent: yes.
     """
-    due = ({"thread_id": each.thread_id, "due_at": each.due_at, "seen": each.seen} for each in kept)
+    due = ({"thread_id": each.thread_id, "due_at": each.due_at, "begun": begun} for each in sorted(kept))
     yield d.ask_each("rearm_kept", due)
 
 
@@ -248,6 +256,8 @@ def _verdict(
 ) -> Steps[_Verdict | None]:
     """Decide about a thread; None if it has no checkpoint, or more than `most`. If all are hidden, these decide.
 
+    With `most`, it takes no lock, and returns None, too, if a checkpoint is deleted meanwhile.
+
     Round trips: 1, and 1 if its time or metadata decides; 1 more if there are checkpoints older than format 4.
     """
     outlined = d.ask("select_outline", lock=lock, thread_id=thread_id)
@@ -277,6 +287,8 @@ def _verdict(
         asked["writes"] = d.ask("select_questions", **first_key._asdict())
         asked["first"] = d.ask("select_document", **first_key._asdict())
     replies = dict(zip(asked, (yield one_trip(list(asked.values()))), strict=True)) if asked else {}
+    if most is not None and not all(replies[name] for name in replies.keys() & {"newest", "metadata", "first"}):
+        return None  # Deleted since the outline was read.
     age = _age(codec, newest_key, replies["newest"], now) if "newest" in replies else None
     is_wanted = is_waiting = False
     if metadata := replies.get("metadata"):

@@ -1,4 +1,4 @@
-"""The two sides of a move: what both can do, the form in which a checkpoint passes between them, and comparing it.
+"""What passes between the two sides of a move: the parts of a thread, and how they are compared.
 
 Must not know: SQL, connections, where the checkpoints come from.
 """

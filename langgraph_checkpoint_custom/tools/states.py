@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.errors import CheckpointError, CorruptCheckpoin
 from langgraph_checkpoint_custom.model.keys import key_of, kind_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question
 from langgraph_checkpoint_custom.operations.inspector import WriteSize, sizes_of_checkpoint
-from langgraph_checkpoint_custom.operations.thread_states import failures_of, open_among, sent_to, state_of
+from langgraph_checkpoint_custom.operations.thread_states import State, failures_of, open_among, sent_to, state_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, chat_of_framework, rebuilt
 from langgraph_checkpoint_custom.tools.display import brief, counted
@@ -163,13 +163,14 @@ class Summary(NamedTuple):
     found: CheckpointTuple | None = None
 
 
-def summary_of(saver: CheckpointSaver, newest: CheckpointRecord, limit: int) -> Summary:
+def summary_of(saver: CheckpointSaver, newest: CheckpointRecord, limit: int, only: State | None = None) -> Summary:
     """Return what a list shows of a thread with this newest checkpoint, which `saver` reads raw.
 
     Args:
         saver: The saver.
         newest: The newest checkpoint.
         limit: Characters of the text.
+        only: The state of the threads that are listed; others need no text.
     """
     try:
         found = saver.get_tuple(newest.config)
@@ -177,7 +178,9 @@ def summary_of(saver: CheckpointSaver, newest: CheckpointRecord, limit: int) -> 
         return Summary("unreadable", text=f"cannot be read: {reason_of(error)}")
     if found is None:
         return Summary("deleted")
-    return Summary(state_of(found), *_last_said(saver, found, limit), found)
+    state = state_of(found)
+    who, text = _last_said(saver, found, limit) if only in (None, state) else ("", "")
+    return Summary(state, who, text, found)
 
 
 def _last_said(saver: CheckpointSaver, found: CheckpointTuple, limit: int) -> tuple[str, str]:

@@ -311,17 +311,32 @@ def test_two_retentions_at_once_miss_no_thread(saver: CheckpointSaver) -> None:
     assert other().deleted_threads == 5
 
 
-@pytest.mark.parametrize("name", ["rearm_thread", "rearm_kept"])
-def test_who_hastens_a_thread_while_it_is_visited_is_not_overruled(
-    saver: CheckpointSaver, database: Database, name: str
+def test_who_hastens_a_thread_while_it_is_locked_for_a_visit_is_not_overruled(
+    saver: CheckpointSaver, database: Database
 ) -> None:
     put(saver, "t")
     Sweeps(saver, Retention())()
     ((seen,),) = database.run("SELECT due_at FROM threads")
     saver.set_ttl("t", DAY)
     d: Any = saver.backend.dialect
-    rearm = d.ask(name, thread_id="t", due_at=10.0, seen=seen)
+    rearm = d.ask("rearm_thread", thread_id="t", due_at=10.0, seen=seen)
     saver.backend.driver.run(Operation("rearm", "write", lambda: (yield rearm)))
+    assert database.run("SELECT due_at FROM threads") == [(0,)]
+
+
+@pytest.mark.parametrize("visited_before", [False, True])
+@pytest.mark.parametrize("moment", ["kept_threads", "rearm_kept"])
+def test_a_time_to_live_that_is_set_during_a_visit_counts(
+    saver: CheckpointSaver, database: Database, visited_before: bool, moment: str
+) -> None:
+    """Of a new thread, too, which is due already."""
+    put(saver, "t")
+    if visited_before:
+        Sweeps(saver, Retention())()
+        saver.unlabel("t", "none")  # Due, but for no reason.
+    for op in Sweeps(saver, Retention()).steps():
+        if op.name == moment:  # It has not run yet.
+            saver.set_ttl("t", DAY)
     assert database.run("SELECT due_at FROM threads") == [(0,)]
 
 

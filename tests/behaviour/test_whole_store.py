@@ -38,9 +38,9 @@ def test_the_round_trips_of_operations_on_a_whole_store(store: Store, tmp_path: 
             "stats": (lambda: saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 10)), 4),
             "count_threads": (lambda: saver.count_threads(), 2),
             "export": (lambda: export_file(saver, tmp_path / "file"), THREADS + 2 + 2),
-            "sweep": (lambda: saver.sweep(one), 3 * PAGES + 14),
+            "sweep": (lambda: saver.sweep(one), 4 * PAGES + 14),
             "sweep again": (lambda: saver.sweep(one), 8),
-            "sweep after a change": (lambda: saver.sweep(Retention(older_than=2 * YEARS)), 3 * PAGES + 14),
+            "sweep after a change": (lambda: saver.sweep(Retention(older_than=2 * YEARS)), 4 * PAGES + 14),
         }
         for name, (work, most) in works.items():
             events.clear()

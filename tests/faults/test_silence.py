@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,14 @@ def options_of(url: str) -> dict[str, int]:
     with PostgresSaver(url) as saver:
         saver.get_tuple(config("t"))
         for each in Path("/proc/self/fd").iterdir():
-            if os.readlink(each).startswith("socket:"):
-                with socket.socket(fileno=os.dup(int(each.name))) as copy:
-                    if copy.family == socket.AF_INET and not copy.getsockopt(*LISTENS) and copy.getpeername() == peer:
-                        return {name: copy.getsockopt(*option) for name, option in OPTIONS.items()}
+            with suppress(OSError):  # It is closed by now, or not connected.
+                if os.readlink(each).startswith("socket:"):
+                    with socket.socket(fileno=os.dup(int(each.name))) as copy:
+                        if copy.family == socket.AF_INET and copy.getpeername() == peer:
+                            return {name: copy.getsockopt(*option) for name, option in OPTIONS.items()}
     raise AssertionError("the session has no socket")
 
 
-LISTENS = socket.SOL_SOCKET, socket.SO_ACCEPTCONN
 OPTIONS = {
     "keepalives": (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
     "idle": (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", 0)),

@@ -76,10 +76,14 @@ INSERT INTO langgraph_checkpoint.threads AS t (thread_id, tenant, due_at)
 VALUES (%(thread_id)s, %(tenant)s, %(due_at)s)
 ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE t.due_at = %(seen)s
 
+-- name: begin_visit
+-- The time of the visit, instead of that since when the thread is due: what makes it due again meanwhile is seen.
+UPDATE langgraph_checkpoint.threads SET due_at = %(begun)s WHERE thread_id = %(thread_id)s AND due_at < %(begun)s
+
 -- name: rearm_kept
 -- rearm_thread without the thread's lock. A thread that was deleted meanwhile has no row, and gets none.
 UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s
-WHERE thread_id = %(thread_id)s AND due_at = %(seen)s
+WHERE thread_id = %(thread_id)s AND due_at = %(begun)s
 
 -- name: drop_thread
 -- The row of a thread whose checkpoints are deleted, with its time to live. On PostgreSQL, arm_thread follows, for a

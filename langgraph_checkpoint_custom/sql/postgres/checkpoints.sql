@@ -173,11 +173,16 @@ ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 
 -- name: read_table_in_order
 -- SQLite needs no settings for that. These end with the transaction.
-SELECT set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)
+SELECT
+    set_config('langgraph_checkpoint_custom.indexscan', current_setting('enable_indexscan'), true),
+    set_config('langgraph_checkpoint_custom.seqscan', current_setting('enable_seqscan'), true),
+    set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)
 
 -- name: read_by_index
--- The transaction may be the caller's and go on, so the settings are taken back.
-SELECT set_config('enable_indexscan', 'on', true), set_config('enable_seqscan', 'on', true)
+-- The transaction may be the caller's and go on, so the settings are as before.
+SELECT
+    set_config('enable_indexscan', current_setting('langgraph_checkpoint_custom.indexscan'), true),
+    set_config('enable_seqscan', current_setting('langgraph_checkpoint_custom.seqscan'), true)
 
 -- name: rows_of_latest
 -- differs: one statement reads the blobs and their chunks, too, so that there is one round trip.
