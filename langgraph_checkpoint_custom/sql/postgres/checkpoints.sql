@@ -173,16 +173,11 @@ ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 
 -- name: read_table_in_order
 -- SQLite needs no settings for that. These end with the transaction.
-SELECT
-    set_config('langgraph_checkpoint_custom.indexscan', current_setting('enable_indexscan'), true),
-    set_config('langgraph_checkpoint_custom.seqscan', current_setting('enable_seqscan'), true),
-    set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)
+SELECT set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)
 
 -- name: read_by_index
--- The transaction may be the caller's and go on, so the settings are as before.
-SELECT
-    set_config('enable_indexscan', current_setting('langgraph_checkpoint_custom.indexscan'), true),
-    set_config('enable_seqscan', current_setting('langgraph_checkpoint_custom.seqscan'), true)
+-- The transaction may be the caller's and go on, so the settings are taken back.
+SELECT set_config('enable_indexscan', 'on', true), set_config('enable_seqscan', 'on', true)
 
 -- name: rows_of_latest
 -- differs: one statement reads the blobs and their chunks, too, so that there is one round trip.
@@ -258,21 +253,30 @@ SELECT
 FROM named p
 -- include: blob_of_page
 UNION ALL
--- The pending sends of a checkpoint older than format 4 are writes of its parent.
 SELECT
-    CASE WHEN w.checkpoint_id = p.checkpoint_id THEN 'write' ELSE 'send' END,
-    p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    'write', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL
 FROM page p
 CROSS JOIN LATERAL (
     SELECT * FROM langgraph_checkpoint.writes w
-    WHERE w.checkpoint_ns = p.checkpoint_ns
-    AND w.checkpoint_id = ANY(ARRAY[p.checkpoint_id, CASE WHEN p.format < 4 THEN p.parent_id END])
-    AND (w.checkpoint_id = p.checkpoint_id OR w.channel = '__pregel_tasks')
+    WHERE w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.checkpoint_id AND w.thread_id =
+        -- include: thread_of_page
+    OFFSET 0
+) AS w
+UNION ALL
+-- The pending sends of a checkpoint older than format 4 are writes of its parent.
+SELECT
+    'send', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.parent_id AND w.channel = '__pregel_tasks'
     AND w.thread_id =
         -- include: thread_of_page
     OFFSET 0
 ) AS w
+WHERE p.format < 4
 
 -- fragment: rows_of_one
 -- The blobs of one checkpoint, where no blob can occur twice.
