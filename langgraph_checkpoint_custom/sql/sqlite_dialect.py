@@ -60,7 +60,8 @@ class SqliteDialect(SqlDialect):
     def __init__(self, path: str) -> None:
         super().__init__(SharedLayout(_layout(), is_certain=True), location=path, schema="main")
 
-    sends_forms = True  # The layout is known, and nothing is sent around a form.
+    # The layout is known, and nothing is sent around a form. A property would be one more call for each of a run's.
+    sends_forms = True  # pyright: ignore[reportAssignmentType]
 
     def shipped(self) -> Sequence[str]:
         """The lines of `shipped.txt`."""
