@@ -241,8 +241,10 @@ CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "
 CONTINUING = {
     "select_sends_of",
     "select_values_of",
+    "begin_settings",
     "read_table_in_order",
-    "read_by_index",
+    "end_settings",
+    "release_settings",
     "limit_waiting",
     "free_pages",
     "give_back_page",

@@ -5,17 +5,19 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import psycopg
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom import ConfigError, open_saver
+from langgraph_checkpoint_custom import ConfigError, PostgresSaver, open_saver
 from langgraph_checkpoint_custom.operations import pages
 from langgraph_checkpoint_custom.saver import PAGE
 from tests.behaviour.helpers import (
     CountingSerializer,
     NextId,
     anywhere,
+    checkpoint,
     config,
     ids_of,
     metadata,
@@ -156,3 +158,18 @@ async def test_a_loop_may_change_what_it_gets(client: Client, next_id: NextId) -
         each.config["configurable"].clear()
         found += 1
     assert found == PAGE + 10
+
+
+def test_a_list_leaves_the_settings_of_a_callers_transaction(postgres_url: str) -> None:
+    """With a filter, it changes how PostgreSQL reads the thread's rows, until it has read them."""
+    names = "enable_seqscan", "enable_indexscan"
+    with PostgresSaver(postgres_url) as saver:
+        for ns in ("", "sub"):
+            saver.put(config(ns=ns), checkpoint("1"), metadata(step=1), {})
+    for settings in product(("on", "off"), repeat=2):
+        with psycopg.connect(postgres_url) as connection:
+            for name, setting in zip(names, settings, strict=True):
+                connection.execute(f"SET LOCAL {name} = {setting}".encode())
+            assert len(list(PostgresSaver(connection).list(anywhere(), filter={"step": 1}))) == 2
+            found = [connection.execute(f"SHOW {name}".encode()).fetchone() for name in names]
+            assert found == [(setting,) for setting in settings]

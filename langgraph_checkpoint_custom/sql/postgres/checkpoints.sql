@@ -161,8 +161,8 @@ WITH page AS MATERIALIZED (
 SELECT checkpoint_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s OFFSET 0
 
 -- name: select_matching_keys
--- The keys of a thread that match a filter. Reads all its rows, in the order of the table: between read_table_in_order and
--- read_by_index, a bitmap finds them. By index, each page of the table would be read once for each namespace in it.
+-- The keys of a thread that match a filter. Reads all its rows, in the order of the table: after read_table_in_order, a
+-- bitmap finds them. By index, each page of the table would be read once for each namespace in it.
 SELECT checkpoint_id, checkpoint_ns FROM (
     SELECT checkpoint_id, checkpoint_ns, hidden, metadata_filter FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s OFFSET 0
@@ -171,13 +171,21 @@ WHERE NOT hidden AND checkpoint_id >= %(floor)s AND (checkpoint_id, checkpoint_n
 -- include: matches_filter
 ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 
+-- name: begin_settings
+-- SQLite needs no settings. The transaction may be the caller's and go on: end_settings gives it back its own ones.
+SAVEPOINT settings
+
 -- name: read_table_in_order
--- SQLite needs no settings for that. These end with the transaction.
+-- SQLite has no such settings.
 SELECT set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)
 
--- name: read_by_index
--- The transaction may be the caller's and go on, so the settings are taken back.
-SELECT set_config('enable_indexscan', 'on', true), set_config('enable_seqscan', 'on', true)
+-- name: end_settings
+-- As begin_settings.
+ROLLBACK TO SAVEPOINT settings
+
+-- name: release_settings
+-- As begin_settings.
+RELEASE SAVEPOINT settings
 
 -- name: rows_of_latest
 -- differs: one statement reads the blobs and their chunks, too, so that there is one round trip.
