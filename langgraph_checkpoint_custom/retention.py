@@ -345,7 +345,7 @@ def _arm(
         return True
 
     def arm(thread_ids: Sequence[str]) -> Operations[bool]:
-        yield arm_threads(d, thread_ids, again=last is None)
+        yield arm_threads(d, thread_ids, begun, again=last is None)
         return True
 
     if last is None:

@@ -518,15 +518,17 @@ def grown_page(d: SqlDialect, within: Grown) -> Steps[tuple[Sequence[str], Grown
 
 
 @operation("write")
-def arm_threads(d: SqlDialect, thread_ids: Sequence[str], *, again: bool) -> Steps[None]:
+def arm_threads(d: SqlDialect, thread_ids: Sequence[str], now: float, *, again: bool) -> Steps[None]:
     """Insert the rows of these threads, which are in order, and of those between; with `again`, all of them are due.
+
+    They are due after those that are due already.
 
     Round trips: 1, or 0 without threads.
     Idempotent: yes.
     """
     if thread_ids:
         within = Range(d.only(thread_ids[0]).bottom, d.only(thread_ids[-1]).top)
-        yield d.ask("arm_threads", **within._asdict(), threads=ALL, again=again)
+        yield d.ask("arm_threads", **within._asdict(), threads=ALL, due_at=now, again=again)
 
 
 @operation("write")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -129,6 +130,41 @@ def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(
         done = sweeps()
         assert (done.threads, done.deleted_checkpoints) == (expected.threads, expected.deleted_checkpoints)
         assert done.deleted_checkpoints == 4
+
+
+COUNTING = {
+    "sqlite": [
+        "CREATE TABLE counted (thread_id TEXT)",
+        "CREATE TRIGGER counting AFTER UPDATE ON threads BEGIN INSERT INTO counted VALUES (new.thread_id); END",
+    ],
+    "postgres": [
+        "CREATE TABLE public.counted (thread_id text)",
+        "CREATE FUNCTION public.counting() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN INSERT INTO public.counted VALUES (new.thread_id); RETURN NULL; END $$",
+        "CREATE TRIGGER counting AFTER UPDATE ON threads FOR EACH ROW EXECUTE FUNCTION public.counting()",
+    ],
+}
+
+
+def test_a_sweep_writes_the_row_of_a_thread_that_stays_twice(own_store: Store) -> None:
+    """On PostgreSQL, each time leaves a dead row."""
+    database, ids = Database(own_store), sorted(f"t{number}" for number in range(60))
+    counted = "public.counted" if own_store.kind == "postgres" else "counted"
+    with own_store.open() as saver:
+        saver.setup()
+        for thread_id in ids:
+            put(saver, thread_id)
+        with closing(database.connect()) as connection:
+            for statement in COUNTING[own_store.kind]:
+                connection.execute(statement)
+            connection.commit()
+        for days in (1_000, 2_000):
+            assert saver.sweep(Retention(older_than=days * DAY)).threads == len(ids)
+            found = database.run(f"SELECT thread_id, count(*) FROM {counted} GROUP BY thread_id")
+            assert sorted(found) == [(thread_id, 2) for thread_id in ids]
+            database.run(f"DELETE FROM {counted}")
+        saver.sweep(Retention(older_than=2_000 * DAY))
+        assert database.run(f"SELECT count(*) FROM {counted}") == [(0,)]
 
 
 def test_checkpoints_stored_long_before_a_sweep_are_not_read_again(saver: CheckpointSaver, database: Database) -> None:

@@ -189,7 +189,7 @@ def new_checkpoints(d: SqlDialect, bottom: str, thread_id: str) -> RoundTrip:
 
 
 def armed(d: SqlDialect, *, again: bool) -> RoundTrip:
-    return d.ask("threads_counted", "arm_threads", **ALL_THREADS._asdict(), threads=500, again=again)
+    return d.ask("threads_counted", "arm_threads", **ALL_THREADS._asdict(), threads=500, due_at=1.0, again=again)
 
 
 def _page_at_once(d: SqlDialect, page: Page) -> Statement:

@@ -17,11 +17,12 @@ WHERE NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.threads WHERE thread_id = %
 ON CONFLICT (thread_id) DO NOTHING
 
 -- name: arm_threads
--- Inserts the rows of up to `threads` threads of a range. With `again`, those that have one are due, too.
+-- Inserts the rows of up to `threads` threads of a range. With `again`, those that have one are due, too, after those
+-- that are due already: then the visit does not write the row once more.
 -- include: candidates_by_id
-INSERT INTO langgraph_checkpoint.threads (thread_id, tenant)
-SELECT thread_id, %(tenant)s FROM candidates WHERE thread_id IS NOT NULL
-ON CONFLICT (thread_id) DO UPDATE SET due_at = 0 WHERE %(again)s
+INSERT INTO langgraph_checkpoint.threads AS t (thread_id, tenant, due_at)
+SELECT thread_id, %(tenant)s, CAST(%(due_at)s AS double precision) FROM candidates WHERE thread_id IS NOT NULL
+ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE %(again)s AND t.due_at > excluded.due_at
 
 -- name: thread_ids
 -- The threads that arm_threads reaches.
