@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -194,7 +194,7 @@ def migrate(
         complain(f"{name} cannot be found {where}; reading it raises CorruptCheckpoint")
     if unfenced:
         complain(f"the official tables are not closed, and accept writes that nobody copies: {unfenced}")
-    _end(moved["problems"])
+    _end(moved["problems"], named=follow)
     if missing or unfenced:
         raise typer.Exit(1)
 
@@ -234,22 +234,25 @@ def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
 
 
 def _moves(move: Callable[..., MoveReport], total: Callable[[], int], follow: bool, as_json: bool) -> dict[str, Any]:
-    """Move once, or again and again until Ctrl-C; return the numbers and the problems that are left."""
-    moved = None
-    with suppress(KeyboardInterrupt) if follow else nullcontext(), progress("copy", "threads", total) as report:
-        while True:
-            began = monotonic()
-            found = move(progress=report)
-            if moved is not None:
-                found.checkpoints += moved.checkpoints
-                found.writes += moved.writes
-            if follow and not as_json and found != moved:
-                say(f"{_numbers(asdict(found))}, {counted(len(found.problems), 'problem')}")
-                sys.stdout.flush()
-            moved = found
-            if not follow:
-                break
-            sleep(max(monotonic() - began, PAUSE))  # At most half of the time, the databases work for this.
+    """Move once, or again and again until Ctrl-C, naming new problems; return the numbers and what problems are left."""
+    moved: MoveReport | None = None
+    with progress("copy", "threads", total) as report:
+        if not follow:
+            return asdict(move(progress=report))
+        with suppress(KeyboardInterrupt):
+            while True:
+                began = monotonic()
+                found = move(progress=report)
+                if moved is not None:
+                    found.checkpoints += moved.checkpoints
+                    found.writes += moved.writes
+                if not as_json and found != moved:
+                    say(f"{_numbers(asdict(found))}, {counted(len(found.problems), 'problem')}")
+                    sys.stdout.flush()
+                known = moved.problems if moved else {}
+                _complain_of({each: why for each, why in found.problems.items() if known.get(each) != why})
+                moved = found
+                sleep(max(monotonic() - began, PAUSE))  # At most half of the time, the databases work for this.
     if moved is None:
         raise KeyboardInterrupt
     return asdict(moved)
@@ -319,11 +322,19 @@ def rekey(options: Options) -> None:
         raise typer.Exit(1)
 
 
-def _end(problems: Mapping[str, str]) -> None:
-    """Print the problems; if there are any, exit with 1."""
+def _complain_of(problems: Mapping[str, str]) -> None:
     for thread_id, problem in list(problems.items())[:LISTED]:
         complain(f"thread {thread_id!r}: {problem}")
     if len(problems) > LISTED:
         complain(f"and {counted(len(problems) - LISTED, 'thread')} more; --json has all of them")
-    if problems:
-        raise typer.Exit(1)
+
+
+def _end(problems: Mapping[str, str], *, named: bool = False) -> None:
+    """Print the problems, or their number if they are named already; if there are any, exit with 1."""
+    if not problems:
+        return
+    if named:
+        complain(f"{counted(len(problems), 'problem')}, named above")
+    else:
+        _complain_of(problems)
+    raise typer.Exit(1)
