@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from time import monotonic
+from typing import Any
 from urllib.parse import quote, unquote
 
 from langgraph_checkpoint_custom.errors import StorageError
@@ -15,7 +17,10 @@ from langgraph_checkpoint_custom.errors import StorageError
 NAME = "langgraph_checkpoint_custom_closed"
 # Seconds to wait for a transaction of somebody else that has written to the tables: others wait behind this.
 LOCK_SECONDS = 10
-# The order in which the official saver locks them to store a checkpoint: the other order would be a deadlock with it.
+# Seconds to wait for each of PostgreSQL's tables. The official saver stores into them in this order and deletes in
+# another one. So after that the locks are given up and tried again, before PostgreSQL takes it for a deadlock and ends
+# a transaction (`deadlock_timeout`, one second).
+TRY_SECONDS = 0.25
 _POSTGRES = ("checkpoint_blobs", "checkpoints", "checkpoint_writes")
 # SQLite has a trigger for each table and event.
 _SQLITE = [(table, event) for table in ("checkpoints", "writes") for event in ("INSERT", "UPDATE", "DELETE")]
@@ -86,7 +91,7 @@ def _change_server(url: str, words: str | None) -> None:
             function, name = sql.Identifier(schema, NAME), sql.Identifier(NAME)
             if words is None and not closed:
                 return
-            server.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{LOCK_SECONDS}s")))
+            _lock(server, schema, closes=words is not None)
             if words is not None:
                 body = sql.SQL(_BODY).format(words=sql.Literal(words)).as_string(server)
                 server.execute(sql.SQL(_FUNCTION).format(function=function, body=sql.Literal(body)))
@@ -98,6 +103,25 @@ def _change_server(url: str, words: str | None) -> None:
                 server.execute(sql.SQL("DROP FUNCTION {}()").format(function))
     except psycopg.Error as error:
         raise StorageError(error.diag.message_primary or str(error).strip(), operation="migrate") from error
+
+
+def _lock(server: Any, schema: str, *, closes: bool) -> None:
+    """Lock PostgreSQL's tables until the end of the transaction, as a trigger that is created or removed needs it."""
+    from psycopg import errors, sql
+
+    tables = sql.SQL(", ").join(sql.Identifier(schema, table) for table in _POSTGRES)
+    mode = sql.SQL("SHARE ROW EXCLUSIVE" if closes else "ACCESS EXCLUSIVE")
+    lock = sql.SQL("LOCK TABLE {} IN {} MODE").format(tables, mode)
+    server.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{TRY_SECONDS}s")))
+    end = monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            with server.transaction():
+                server.execute(lock)
+            return
+        except errors.LockNotAvailable:
+            if monotonic() > end:
+                raise
 
 
 _STATE_OF_SERVER = """

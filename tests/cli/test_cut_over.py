@@ -25,6 +25,7 @@ from tests.cli.conftest import PROGRAM, Cli, url_with_secret
 from tests.moving.application import THREADS, graph_of, say
 from tests.moving.official import Official, config, everything, step
 
+_WAITING = "SELECT FROM pg_locks WHERE NOT granted"
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "moving.md").read_text("utf-8")
 
@@ -36,12 +37,13 @@ def commands(section: str) -> list[list[str]]:
 
 
 @contextmanager
-def running(*argv: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+def running(*argv: str, stderr: int | None = None) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
     """A process, and its output."""
     with subprocess.Popen(
         argv,
         cwd=ROOT,
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # A background job ignores it.
     ) as process:
@@ -120,6 +122,28 @@ def test_two_versions_of_an_application_and_no_turn_is_lost(cli: Cli, official: 
     assert cli.json(*once)["problems"] == {}
     with cli.store.open() as ours:
         assert logs(ours)[THREADS[0]][-1] == "slow: back"
+
+
+@pytest.mark.timeout(300)
+def test_follow_names_a_problem_when_it_is_seen_and_once(cli: Cli, official: Official) -> None:
+    argv = ("migrate", "--from", official.url, "--url", url_with_secret(cli.store))
+    with official.open() as theirs, cli.store.open() as ours:
+        ours.setup()
+        at = step(theirs, "1", None, a=1)
+        with running(*PROGRAM, *argv, "--follow", stderr=subprocess.STDOUT) as (following, output):
+            assert "0 problems" in output.readline()
+            step(ours, "1", at, a=2)
+            step(theirs, "1", at, a=3)
+            assert "1 problem" in output.readline()
+            assert "error: thread '1': it went on in both databases" in output.readline()
+            for thread_id in ("2", "3"):  # Two more passes, which find the problem again.
+                step(theirs, thread_id, None, a=1)
+                assert "1 problem" in output.readline()
+            following.send_signal(signal.SIGINT)
+            rest = output.read()
+            assert following.wait() == 1
+    assert "error: 1 problem, named above" in rest
+    assert "it went on" not in rest
 
 
 def test_options_of_migrate_that_exclude_each_other(
@@ -206,8 +230,29 @@ def test_a_checkpoint_that_is_being_stored_does_not_meet_the_closing_tables(empt
         somebody.execute("UPDATE checkpoint_blobs SET type = type")
         with ThreadPoolExecutor(1) as pool:
             closing_tables = pool.submit(fence.close, official.url, "elsewhere")
-            while not watcher.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
+            while not watcher.execute(_WAITING).fetchall():
                 sleep(0.01)
             somebody.execute("UPDATE checkpoints SET metadata = metadata")
             somebody.commit()
             assert closing_tables.result() is None
+
+
+def test_a_thread_that_is_being_deleted_does_not_meet_the_closing_tables(empty_postgres_url: str) -> None:
+    """LangGraph's saver deletes the rows of checkpoints first, and then their values."""
+    official = Official("postgres", empty_postgres_url)
+    with official.open() as saver, ThreadPoolExecutor(2) as pool:
+        step(saver, "1", None, a=[1])
+        with psycopg.connect(official.url) as somebody, psycopg.connect(official.url, autocommit=True) as watcher:
+            somebody.execute("SELECT FROM checkpoints FOR UPDATE")
+            deleting = pool.submit(saver.delete_thread, "1")
+            while not watcher.execute(f"{_WAITING} AND locktype = 'transactionid'").fetchall():
+                sleep(0.001)
+            closing_tables = pool.submit(fence.close, official.url, "elsewhere")
+            while not watcher.execute(f"{_WAITING} AND mode = 'ShareRowExclusiveLock'").fetchall():
+                sleep(0.001)
+            somebody.commit()
+            deleting.result()
+            assert closing_tables.result() is None
+            assert watcher.execute("SELECT FROM checkpoints UNION ALL SELECT FROM checkpoint_blobs").fetchall() == []
+        with pytest.raises(psycopg.Error, match="have moved to"):
+            saver.delete_thread("1")
