@@ -26,7 +26,7 @@ from langgraph_checkpoint_custom.tools.states import node_at
 # Marks of a checkpoint, as bits in what is sent to the browser: it is hidden, waits for a human, has asked one, has
 # failed, was stopped in the middle, was changed by hand.
 HIDDEN, WAITS, ASKED, FAILED, STOPPED, CHANGED = 1, 2, 4, 8, 16, 32
-WORDS = {FAILED: "failed", WAITS: "waits", STOPPED: "stopped", ASKED: "asked", CHANGED: "changed"}
+WORDS = {FAILED: "failed", WAITS: "waiting", STOPPED: "stopped", ASKED: "asked", CHANGED: "changed"}
 # The newest checkpoints with sent tasks whose nodes are read from their values.
 NAMED = 50
 _PUSH = "__pregel_push"
@@ -71,7 +71,7 @@ class Line(NamedTuple):
     Attributes:
         record: The checkpoint.
         made_by: The nodes that made it, or else its source, such as "input".
-        words: What is special about it: "failed", "waits", "stopped", "asked", "changed".
+        words: What is special about it: "failed", "waiting", "stopped", "asked", "changed".
         seconds: The time since its parent was stored, if that was in the same run.
     """
 

@@ -249,7 +249,7 @@ def test_failures_and_histories_name_the_nodes(cli: Cli) -> None:
     assert newest["seconds"] > 0
     assert "research ×3" in cli("history", "fanned out")
     assert cli.json("history", "failed")["checkpoints"][0]["state"] == ["failed"]
-    assert cli.json("history", "waiting")["checkpoints"][0]["state"] == ["waits"]
+    assert cli.json("history", "waiting")["checkpoints"][0]["state"] == ["waiting"]
     assert [one["made_by"] for one in cli.json("history", "limit")["checkpoints"][-2:]] == ["__start__", "input"]
     with cli.store.open() as saver:
         pages = pages_of(saver)

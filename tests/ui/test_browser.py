@@ -50,7 +50,7 @@ def step(browser: Browser) -> str:
 def test_the_list_fills_in_what_takes_longer(browser: Browser) -> None:
     browser.open("/")
     found = dict(zip(browser.texts(".threads .id"), browser.texts("[data-cell=state]"), strict=True))
-    assert found["support-1043"] == "waits for a human"
+    assert found["support-1043"] == "waiting"
     assert (found["broken"], found["counter"], found["delta-chat"]) == ("failed", "done", "done")
     lasts = browser.texts("[data-cell=text]")
     assert "asks Pay 129.00 € back for order A-1042?" in lasts

@@ -1,12 +1,5 @@
 // Fills in what takes longer than the list itself: the last message, the state and the size of each thread.
 
-const STATES = {
-  waiting: "waits for a human",
-  failed: "failed",
-  done: "done",
-  unfinished: "more to do",
-  unreadable: "not readable",
-};
 const AT_ONCE = 4;
 
 const rows = [...document.querySelectorAll("tr[data-summary]")];
@@ -26,11 +19,11 @@ async function summarize(row) {
   const response = await fetch(row.dataset.summary, { headers: { accept: "application/json" } });
   const found = await response.json();
   if (!response.ok) {
-    fill(row, "state", element("span", "chip", found.gone ? "deleted" : "not readable"));
+    fill(row, "state", element("span", "chip", found.gone ? "deleted" : "unreadable"));
     fill(row, "text", found.problem ?? "");
     return;
   }
-  fill(row, "state", element("span", `chip ${found.state}`, STATES[found.state]));
+  fill(row, "state", element("span", `chip ${found.state}`, found.state));
   fill(row, "text", ...(found.role ? [element("span", "role", found.role), " "] : []), found.text);
   const hidden = found.hidden ? ` + ${found.hidden.toLocaleString("en")} hidden` : "";
   fill(row, "checkpoints", found.checkpoints + hidden);

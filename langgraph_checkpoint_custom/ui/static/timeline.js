@@ -13,9 +13,9 @@ const MOST = 400;
 
 const [ID, PARENT, COLUMN, ROW, MARKS, STEP, SOURCE, RUN, TIME, MADE, LABELS] = Array.from({ length: 11 }, (_, n) => n);
 // In the order of importance, in which they are read out; style.css says which colour wins.
-const CLASSES = [[2, "waits"], [8, "failed"], [16, "stopped"], [4, "asked"], [32, "changed"], [1, "hidden"]];
+const CLASSES = [[2, "waiting"], [8, "failed"], [16, "stopped"], [4, "asked"], [32, "changed"], [1, "hidden"]];
 const SAID = {
-  waits: "waits for a human", failed: "failed", stopped: "stopped in the middle", asked: "asked a human",
+  waiting: "waiting for a human", failed: "failed", stopped: "stopped in the middle", asked: "asked a human",
   changed: "changed by hand", hidden: "hidden",
 };
 
