@@ -63,7 +63,7 @@ def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
         yield "…"
     elif found is not None:
         opening, between, closing = _SIGNS[found.kind]
-        yield found.name + opening
+        yield found.name + found.method + opening
         for number, (key, each) in enumerate(found.pairs):
             yield ", " if number else ""
             if key is not NOTHING:
@@ -89,36 +89,37 @@ class Inside(NamedTuple):
 
     Attributes:
         kind: "dict", "list", "tuple" or "object".
-        name: Of an object, its class, and the method that makes it; "snapshot" for that of a `DeltaChannel`.
+        name: Of an object, its class; "snapshot" for that of a `DeltaChannel`.
         number: How many elements it has.
         pairs: The elements, each with its key: any value in a dict, the name of a field in an object, or `NOTHING`.
+        method: Of an object, the method of its class that makes it, after a dot; empty if the class does.
     """
 
     kind: str
     name: str
     number: int
     pairs: Iterable[tuple[Any, Any]]
+    method: str = ""
 
 
 def inside(value: Any) -> Inside | None:
     """Return what a value consists of that `plain` has returned; None if it has no elements."""
     if isinstance(value, dict):
         return Inside("dict", "", len(value), value.items())
+    if isinstance(value, DeltaSnapshot):  # It is a tuple.
+        return Inside("object", "snapshot", 1, [(NOTHING, value.value)])
     if isinstance(value, (list, tuple)):
         return Inside("list" if isinstance(value, list) else "tuple", "", len(value), zip(repeat(NOTHING), value))
-    if isinstance(value, DeltaSnapshot):
-        return Inside("object", "snapshot", 1, [(NOTHING, value.value)])
     found = object_of(value) if type(value) is Extension else None
     if found is None:
         return None
     name, content = found.path, found.content
-    if found.code == METHOD and found.method not in (PARTS, CODEC):
-        name += f".{found.method}"
+    method = f".{found.method}" if found.code == METHOD and found.method not in (PARTS, CODEC) else ""
     if found.code in (KEYWORDS, PYDANTIC_1, PYDANTIC_2, NUMPY) and isinstance(content, dict):
         return Inside("object", name, len(content), content.items())
     if found.code == POSITIONAL and isinstance(content, list):
         return Inside("object", name, len(content), zip(repeat(NOTHING), content))
-    return Inside("object", name, 1, [(NOTHING, content)])
+    return Inside("object", name, 1, [(NOTHING, content)], method)
 
 
 def json_of(value: Any, depth: int = 0) -> Any:
@@ -136,10 +137,10 @@ def json_of(value: Any, depth: int = 0) -> Any:
         if all(type(key) is str for key in value):
             return {key: json_of(element, depth + 1) for key, element in value.items()}
         return {"pairs": [[json_of(key, depth + 1), json_of(element, depth + 1)] for key, element in value.items()]}
+    if isinstance(value, DeltaSnapshot):  # It is a tuple.
+        return {"snapshot": json_of(value.value, depth + 1)}
     if isinstance(value, (list, tuple)):
         return [json_of(element, depth + 1) for element in value]
-    if isinstance(value, DeltaSnapshot):
-        return {"snapshot": json_of(value.value, depth + 1)}
     if type(value) is Extension:
         found = object_of(value)
         if found is None:

@@ -124,11 +124,17 @@ def _node(value: Any, room: _Room, depth: int) -> Node:
 def _branch(value: Any, found: Inside, room: _Room, depth: int) -> Node:
     note = found.name or counted(found.number, "key" if found.kind == "dict" else "element")
     children: list[tuple[str | None, Node]] = []
-    for number, (key, each) in enumerate(found.pairs):
-        if found.kind == "object" and key is NOTHING and found.number == 1 and inside(plain(each)) is None:
-            return Node("text", each if isinstance(each, str) else brief(each, 400), note)
+    elements, pairs = found.number, found.pairs
+    if found.kind == "object" and elements == 1:
+        ((key, only),) = pairs = list(pairs)
+        content = inside(plain(only))
+        if key is NOTHING and content is None:
+            return Node("text", only if isinstance(only, str) else brief(only, 400), note)
+        if key is NOTHING and content is not None and content.kind == "dict":  # Such as an OrderedDict.
+            elements, pairs = content.number, content.pairs
+    for number, (key, each) in enumerate(pairs):
         if room.left <= 0:
-            children.append((None, Node("cut", f"{found.number - number:,} more")))
+            children.append((None, Node("cut", f"{elements - number:,} more")))
             break
         name: str | None = key if isinstance(key, str) else brief(key, 200)
         if key is NOTHING:

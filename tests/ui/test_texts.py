@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from collections import OrderedDict
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langgraph_checkpoint_custom.tools.display import duration
-from langgraph_checkpoint_custom.ui.values import age, line, marked, namespace
+from langgraph_checkpoint_custom.encoding.raw import RawReader
+from langgraph_checkpoint_custom.encoding.serde import ExactSerializer
+from langgraph_checkpoint_custom.tools.display import brief, duration, json_of
+from langgraph_checkpoint_custom.ui.values import age, line, marked, namespace, tree
 
 # Characters of these categories that are shown as they are: newline, tab, the joiners that emoji and scripts need, and
 # signs that are seen although they are format characters.
@@ -82,3 +88,37 @@ def test_namespaces() -> None:
     assert namespace("read:0344a2bc-70f0|inner:1") == "read (0344a2bc) / inner (1)"
     assert namespace("memory") == "memory"
     assert namespace("") == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "note", "keys", "in_short", "in_json"),
+    [
+        (
+            datetime(2026, 1, 2, tzinfo=timezone.utc),
+            *("text", "datetime.datetime", []),
+            "datetime.datetime.fromisoformat('2026-01-02T00:00:00+00:00')",
+            {"class": "datetime.datetime", "value": "2026-01-02T00:00:00+00:00"},
+        ),
+        (
+            OrderedDict(b=1, a=2),
+            *("object", "collections.OrderedDict", ["b", "a"]),
+            "collections.OrderedDict({'b': 1, 'a': 2})",
+            {"class": "collections.OrderedDict", "value": {"b": 1, "a": 2}},
+        ),
+        (
+            {3, 4},
+            *("object", "builtins.set", [None]),
+            "builtins.set([3, 4])",
+            {"class": "builtins.set", "value": [3, 4]},
+        ),
+        (_DeltaSnapshot([1]), "object", "snapshot", [None], "snapshot([1])", {"snapshot": [1]}),
+        ((1, 2), "list", "2 elements", ["0", "1"], "(1, 2)", [1, 2]),
+    ],
+)
+def test_an_object_is_shown_by_its_class_and_what_is_in_it(
+    value: Any, kind: str, note: str, keys: list[str | None], in_short: str, in_json: Any
+) -> None:
+    raw = RawReader().loads_typed(ExactSerializer(JsonPlusSerializer()).dumps_typed([value]))[0]
+    node = tree(raw)
+    assert (node.kind, node.note, [key for key, _ in node.children]) == (kind, note, keys)
+    assert (brief(raw, 100), json_of(raw)) == (in_short, in_json)
