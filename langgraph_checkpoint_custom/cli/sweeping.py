@@ -142,7 +142,17 @@ def _is_late(one: SweepStatus, limit: timedelta) -> bool:
 
 
 @command("dry_run", "yes", "tenant", "no_tenants")
-def erase(options: Options, where: Where = None) -> None:
+def erase(
+    options: Options,
+    where: Annotated[
+        list[str] | None,
+        option(
+            "metadata that any checkpoint of the thread has, also a hidden one; the value as in threads; may be given "
+            "several times",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+) -> None:
     """Delete all threads with a checkpoint that has this metadata, such as those of a person, whatever their labels."""
     filter = wanted_of(where or ())
     if filter is None:
