@@ -234,7 +234,7 @@ def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
 
 
 def _moves(move: Callable[..., MoveReport], total: Callable[[], int], follow: bool, as_json: bool) -> dict[str, Any]:
-    """Move once, or again and again until Ctrl-C, naming new problems; return the numbers and what problems are left."""
+    """Move once, or again and again until Ctrl-C, and name new problems; return the numbers and what is left."""
     moved: MoveReport | None = None
     with progress("copy", "threads", total) as report:
         if not follow:
