@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.ui import create_app
@@ -163,3 +165,21 @@ def test_an_interrupt_is_answered_with_the_applications_graph(saver: CheckpointS
     # The question of a page that was opened before is not open any more.
     assert confirmed(pages, html, "answer", answer="no").status_code == 500
     pages.page("/change", 400, what="answer", thread="asks", interrupt="x", answer="y", tenant="acme")
+
+
+def test_a_mounted_inspector_answers_in_its_inbox(saver: CheckpointSaver) -> None:
+    graph = chat(saver, "asks", answered=False)
+    app = FastAPI()
+    app.mount("/inspect", create_app(saver, write=True, graph=graph))
+    with TestClient(app, base_url="http://127.0.0.1:8000", follow_redirects=False) as client:
+        fields = {**form_of(client.get("/inspect/inbox").text, "answer"), "answer": "yes"}
+        asked = client.get("/inspect/change", params=fields).text
+        assert "Pay 129.00 € back" in asked
+        assert 'method="post" action="/inspect/change' in asked
+        answered = client.post("/inspect/change", data=form_of(asked, "answer"), headers=ORIGIN)
+        assert answered.status_code == 303
+        assert answered.headers["location"].startswith("/inspect/")
+    for thread in threading.enumerate():
+        if thread.name == "inspector-answer":
+            thread.join()
+    assert graph.get_state(config_of("asks")).values["messages"][-1].content.startswith("Done")

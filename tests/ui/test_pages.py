@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from fastapi import FastAPI
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from starlette.testclient import TestClient
 
@@ -223,6 +223,14 @@ def test_a_chat_is_shown_as_a_chat(pages: Pages) -> None:
     assert "image image/png, 70 bytes" in said
     assert "8 messages" in said
     assert "Step 5" in said
+
+
+def test_an_ai_message_shows_its_tokens(store: Store) -> None:
+    usage: Any = {"input_tokens": 1200, "output_tokens": 30, "total_tokens": 1230}
+    with store.open() as saver:
+        saver.setup()
+        put(saver, "t", messages=[AIMessage("hello", usage_metadata=usage)])
+        assert "AI 1,200 tokens in, 30 out" in text_of(checkpoint_of(pages_of(saver), "t"))
 
 
 def test_a_question_is_shown_with_its_thread(pages: Pages) -> None:
