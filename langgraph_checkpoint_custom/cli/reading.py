@@ -105,7 +105,7 @@ def threads(
             Column("kind", "kind"),
             Column("state", "state"),
             Column(times.head("newest"), lambda row: times.short(row["newest"])),
-            *(Column(key, partial(_brief, key), cut=True) for key in columns or ["user"]),
+            *(Column(key, partial(_brief, key), cut=True, drop=columns is None) for key in columns or ["user"]),
             Column("last message", "last", cut=True),
             number("checkpoints", lambda row: up_to(MOST, row["checkpoints"])),
             number("size", lambda row: ("" if counts[row["thread_id"]].complete else "> ") + size(row["bytes"])),

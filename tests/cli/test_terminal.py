@@ -24,7 +24,7 @@ def lines_of(columns: int, *argv: str) -> list[str]:
 @pytest.mark.parametrize("columns", [80, 120, 200])
 def test_a_row_is_a_line_and_no_id_is_cut(cli: Cli, columns: int) -> None:
     with cli.store.open() as saver:
-        where = put(saver, THREAD, meta=metadata(1, run_id=str(UUID(int=2))), text="long " * 100)
+        where = put(saver, THREAD, meta=metadata(1, run_id=str(UUID(int=2)), user="ada"), text="long " * 100)
         put(saver, "short", text="x")
     checkpoint = where["configurable"]["checkpoint_id"]
     lines = lines_of(columns, "threads")
