@@ -185,6 +185,14 @@ def test_the_notebooks_cells_run(tmp_path: Path) -> None:
     _run(KERNEL, tmp_path, json.dumps(cells))
 
 
+def test_the_documents_are_short() -> None:
+    """Those that a user reads: not the reference, and not what a program writes."""
+    pages = {path for path in (ROOT / "docs").glob("*.md") if path.name not in ("api.md", "values.md")}
+    texts = [README, *(path.read_text("utf-8") for path in pages)]
+    assert sum(len(text.split()) for text in texts) <= 22_000
+    assert len(README.splitlines()) <= 110
+
+
 def test_the_readme_has_the_two_commands() -> None:
     for extra, command in (("demo", "python -m langgraph_checkpoint_custom demo"), ("dev", "python -m pytest")):
         assert f"\npython -m pip install -e '.[{extra}]' && {command}\n" in README
