@@ -118,6 +118,16 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the processes of the tests write bytecode, which an environment of containers often forbids.
+
+    Without it, each process of pytest-xdist rewrites the assertions of all tests, which is more than half of the time
+    that it collects, and each process that a test starts compiles the package.
+    """
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 def _is_full(config: pytest.Config) -> bool:
     """Whether all tests run: with `--full`, or if files or folders are named without `--variants`."""
     if hasattr(config, "workerinput"):
