@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from tests.graphs.running import Thread
@@ -73,3 +74,16 @@ def step(
 def everything(saver: BaseCheckpointSaver[Any]) -> list[CheckpointTuple]:
     """Everything that a saver returns, in one order."""
     return sorted(saver.list(None), key=lambda found: [*map(str, found.config["configurable"].values())])
+
+
+def plain(found: CheckpointTuple) -> dict[str, Any]:
+    """A tuple that can be compared; a snapshot and the same value without it are equal, see `tools/foreign.py`."""
+    values = {
+        channel: value.value if isinstance(value, _DeltaSnapshot) else value
+        for channel, value in found.checkpoint["channel_values"].items()
+    }
+    return {
+        **found._asdict(),
+        "checkpoint": {**found.checkpoint, "channel_values": values},
+        "pending_writes": list(found.pending_writes or ()),
+    }

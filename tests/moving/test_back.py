@@ -15,8 +15,8 @@ from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
 from langgraph_checkpoint_custom.tools.migration import READ, MoveReport, migrate, migrate_back
 from langgraph_checkpoint_custom.tools.own import OwnThreads
 from tests.moving.application import graph_of, say
-from tests.moving.official import Official, config, everything, play, step
-from tests.moving.test_migrate import CIPHER, plain
+from tests.moving.official import Official, config, everything, plain, play, step
+from tests.moving.test_migrate import CIPHER
 from tests.stores import Store
 
 

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import operator
 import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, make_dataclass
 from enum import Enum
-from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, _DeltaSnapshot
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command, interrupt
 from pydantic import BaseModel, create_model
-from typing_extensions import TypedDict
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, SchemaForeign
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.tools.foreign import PAGE
-from langgraph_checkpoint_custom.tools.migration import READ, MoveReport, migrate
+from langgraph_checkpoint_custom.tools.migration import migrate
 from langgraph_checkpoint_custom.tools.official import open_official
-from langgraph_checkpoint_custom.tools.own import OwnThreads
 from tests.golden.content import VALUES
-from tests.moving.official import Official, config, everything, play, step
+from tests.moving.official import Official, config, everything, plain, play, step
 from tests.stores import Store
 
 CIPHER = EncryptedSerializer.from_pycryptodome_aes(key=b"the key of old  ")
@@ -51,19 +43,6 @@ def old_module() -> Iterator[ModuleType]:
         made.__module__ = module.__name__
     yield module
     sys.modules.pop(module.__name__, None)
-
-
-def plain(found: CheckpointTuple) -> dict[str, Any]:
-    """A tuple that can be compared; a snapshot and the same value without it are equal, see `tools/foreign.py`."""
-    values = {
-        channel: value.value if isinstance(value, _DeltaSnapshot) else value
-        for channel, value in found.checkpoint["channel_values"].items()
-    }
-    return {
-        **found._asdict(),
-        "checkpoint": {**found.checkpoint, "channel_values": values},
-        "pending_writes": list(found.pending_writes or ()),
-    }
 
 
 def test_everything_that_graphs_stored_is_migrated_unchanged(official: Official, store: Store) -> None:
@@ -105,342 +84,6 @@ def test_excluded_metadata_is_left_behind_and_is_no_difference(official: Officia
         assert (moved.problems, moved.checkpoints) == ({}, 1)
         (found,) = everything(target)
         assert found.metadata == {"source": "loop", "step": 0, "parents": {}, "user": "ann"}
-
-
-def test_a_second_migration_moves_what_was_stored_since(official: Official, saver: CheckpointSaver) -> None:
-    with official.open() as source:
-        first = step(source, "t", None, a=[1])
-        source.put_writes(first, [("a", 1)], "one")
-        assert migrate(official.url, saver).checkpoints == 1
-        source.put_writes(first, [("a", 2)], "two")
-        step(source, "t", first, a=[1, 2])
-        step(source, "u", None, a=[3])
-        moved = migrate(official.url, saver)
-        assert (moved.checkpoints, moved.threads, moved.problems) == (2, 2, {})
-        assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
-        assert migrate(official.url, saver).checkpoints == 0
-
-
-def spoil(official: Official, *tables: str) -> None:
-    """Change the values in these tables so that reading one raises an error."""
-    sets = {"writes": "value", "checkpoint_writes": "blob", "checkpoint_blobs": "blob", "checkpoints": "checkpoint"}
-    if official.kind == "sqlite":
-        with closing(sqlite3.connect(official.url.removeprefix("sqlite:///"))) as file, file:
-            for table in tables:
-                assert file.execute(f"UPDATE {table} SET type = 'msgpack', {sets[table]} = x'c1'").rowcount
-    else:
-        with psycopg.connect(official.url) as server:
-            for table in tables:
-                update = f"UPDATE {table} SET type = 'msgpack', {sets[table]} = '\\xc1'::bytea".encode()
-                assert server.execute(update).rowcount
-
-
-def tables_of(official: Official) -> tuple[str, str]:
-    """Where the values of channels and writes are."""
-    return ("checkpoints", "writes") if official.kind == "sqlite" else ("checkpoint_blobs", "checkpoint_writes")
-
-
-def test_a_second_migration_reads_no_values_that_were_moved(official: Official, store: Store) -> None:
-    """Neither in the source nor in the target, in a number of round trips that does not grow with the threads."""
-    events: list[OperationEvent] = []
-    with store.open(on_operation=events.append) as target, official.open() as source:
-        for number in range(30):
-            first = step(source, f"{number}", None, a=[1], b="x")
-            source.put_writes(first, [("a", 1)], "task")
-            source.put_writes(step(source, f"{number}", first, a=[2], b="y"), [("a", 2)], "task")
-        target.setup()
-        events.clear()
-        assert migrate(official.url, target).checkpoints == 60
-        # What each side has of a thread and what was moved of it, its rows, its rows again to compare them, and that it
-        # was moved; on SQLite, the sends of these checkpoints, which have an old format, follow; on PostgreSQL there is
-        # the lock.
-        assert sum(event.round_trips for event in events) == 30 * 6 + 4
-        spoil(official, *tables_of(official))
-        events.clear()
-        assert migrate(official.url, target) == MoveReport(threads=30)
-        assert [(event.name, event.round_trips) for event in events] == [
-            ("checkpoints_of_threads", 1),
-            ("moves_of_threads", 1),
-            ("moved_threads", 1),  # To see which are not in the source any more.
-            ("moved_threads", 1),
-        ]
-
-        step(source, "new", None, a=[3], b="z")
-        events.clear()
-        moved = migrate(official.url, target)
-        assert (moved.threads, moved.checkpoints, moved.problems) == (31, 1, {})
-        assert sum(event.name == "store_part" for event in events) == 1
-        assert target.get_tuple(config("new")) is not None
-
-
-def test_a_second_migration_reads_only_writes_that_may_have_changed(official: Official, saver: CheckpointSaver) -> None:
-    """Interrupts and answers at the newest checkpoint; a second interrupt replaces the first."""
-    with official.open() as source:
-        old = step(source, "t", None, a=[1])
-        source.put_writes(old, [(INTERRUPT, "asked long ago")], "task")
-        location = step(source, "t", old, a=[2])
-        source.put_writes(location, [("a", 3)], "another task")
-        source.put_writes(location, [(INTERRUPT, "one?")], "task")
-        source.put_writes(location, [(RESUME, ["one"])], "task")
-        assert migrate(official.url, saver).problems == {}
-        source.put_writes(location, [(INTERRUPT, "two?")], "task")
-        source.put_writes(location, [(RESUME, ["one", "two"])], "task")
-        source.put_writes(old, [(INTERRUPT, "an old question")], "task")
-        moved = migrate(official.url, saver)
-        assert (moved.checkpoints, moved.writes, moved.problems) == (0, 2, {})
-        assert migrate(official.url, saver).writes == 0
-    found = saver.get_tuple(config("t"))
-    assert found is not None
-    written = sorted(found.pending_writes or (), key=lambda write: write[1])
-    assert written == [
-        ("task", INTERRUPT, "two?"),
-        ("task", RESUME, ["one", "two"]),
-        ("another task", "a", 3),
-    ]
-
-
-def test_a_run_continues_during_the_migration(official: Official, saver: CheckpointSaver) -> None:
-    """A checkpoint is stored after each thread."""
-    with official.open() as source:
-        last = {name: step(source, name, None, a=[0]) for name in "abc"}
-
-        def run_on(number: int) -> None:
-            name = "abc"[number - 1]
-            last[name] = step(source, name, last[name], a=[number])
-            source.put_writes(last[name], [("a", number)], "task")
-
-        moved = migrate(official.url, saver, progress=run_on)
-        assert moved.problems == {}
-        assert migrate(official.url, saver).problems == {}
-        assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
-
-
-class Talk(TypedDict):
-    log: Annotated[list[str], operator.add]
-
-
-def talk(saver: BaseCheckpointSaver[Any], text: str, thread_id: str = "t", *, asks: bool = False) -> Any:
-    """A turn of a graph that remembers, and may ask a human; returns the graph."""
-    builder = StateGraph(Talk)
-    builder.add_node("answer", lambda state: {"log": [interrupt("really?") if asks else f"re: {state['log'][-1]}"]})
-    builder.add_edge(START, "answer")
-    graph = builder.compile(checkpointer=saver)
-    graph.invoke({"log": [text]}, config(thread_id))
-    return graph
-
-
-def log_of(saver: CheckpointSaver, thread_id: str = "t") -> Any:
-    found = saver.get_tuple(config(thread_id))
-    return found and found.checkpoint["channel_values"].get("log")
-
-
-def test_a_thread_that_went_on_at_both_sides_is_a_problem(official: Official, saver: CheckpointSaver) -> None:
-    with official.open() as source:
-        for thread_id in ("t", "fine"):
-            talk(source, "one", thread_id)
-        assert migrate(official.url, saver).problems == {}
-        for number in range(2):
-            talk(saver, f"ours {number}")
-            talk(source, f"theirs {number}")
-            talk(source, f"theirs {number}", "fine")
-            before = everything(saver)
-            moved = migrate(official.url, saver)
-            assert list(moved.problems) == ["t"]
-            assert "it went on in both databases" in moved.problems["t"]
-            assert "'t-official'" in moved.problems["t"]
-            assert [one for one in everything(saver) if one.config["configurable"]["thread_id"] == "t"] == [
-                one for one in before if one.config["configurable"]["thread_id"] == "t"
-            ]
-        assert log_of(saver, "fine")[-1] == "re: theirs 1"
-        assert log_of(saver)[-1] == "re: ours 1"
-
-
-def test_a_thread_that_went_on_here_alone_stays_as_it_is(official: Official, saver: CheckpointSaver) -> None:
-    with official.open() as source:
-        talk(source, "one", asks=True)
-        assert migrate(official.url, saver).problems == {}
-        for answer in ("yes", "yes, really"):  # The question and the answer are writes to a checkpoint of both sides.
-            graph = talk(saver, "again", asks=True) if answer != "yes" else compiled_like(saver)
-            graph.invoke(Command(resume=answer), config("t"))
-            before = everything(saver)
-            moved = migrate(official.url, saver)
-            assert (moved.checkpoints, moved.writes, moved.problems) == (0, 0, {})
-            assert everything(saver) == before
-
-
-def compiled_like(saver: CheckpointSaver) -> Any:
-    """The graph of `talk` that asks, without a new turn."""
-    builder = StateGraph(Talk)
-    builder.add_node("answer", lambda state: {"log": [interrupt("really?")]})
-    builder.add_edge(START, "answer")
-    return builder.compile(checkpointer=saver)
-
-
-def test_what_went_on_in_the_source_becomes_a_thread_of_its_own(official: Official, saver: CheckpointSaver) -> None:
-    with official.open() as source:
-        talk(source, "one")
-        migrate(official.url, saver)
-        talk(saver, "ours")
-        for number in (1, 2):  # It may go on, and is copied again.
-            talk(source, f"theirs {number}")
-            moved = migrate(official.url, saver, diverged="copy")
-            assert moved.problems == {}
-            assert moved.checkpoints == (6 if number == 1 else 3)
-            assert migrate(official.url, saver, diverged="copy") == MoveReport(threads=1)
-            assert migrate(official.url, saver) == MoveReport(threads=1)  # It is no problem any more.
-        assert log_of(saver)[-1] == "re: ours"
-        theirs = source.get_tuple(config("t"))
-        assert theirs
-        assert log_of(saver, "t-official") == theirs.checkpoint["channel_values"]["log"]
-        talk(saver, "goes on", "t-official")
-        assert log_of(saver, "t-official")[-2:] == ["goes on", "re: goes on"]
-        assert len(list(saver.list(config("t")))) == 6
-        saver.delete_thread("t-official")
-        assert migrate(official.url, saver).problems == {}
-        talk(source, "theirs again")
-        assert "it went on in both" in migrate(official.url, saver).problems["t"]
-
-
-def test_what_was_deleted_here_does_not_return(official: Official, store: Store) -> None:
-    """Erased users, pruned checkpoints: only a thread that is named is moved again, as a whole."""
-    with official.open() as source, store.open() as saver:
-        for thread_id in ("pruned", "erased", "copied"):
-            for text in ("one", "two", "three"):
-                talk(source, text, thread_id)
-        assert migrate(official.url, saver).checkpoints == 27
-        saver.prune(["pruned"])
-        saver.delete_thread("erased")
-        left = everything(saver)
-        assert migrate(official.url, saver) == MoveReport(threads=3, deleted=1)
-        assert everything(saver) == left
-
-        talk(saver, "ours", "pruned")  # It goes on here, and its older checkpoints are deleted.
-        saver.prune(["pruned"])
-        assert migrate(official.url, saver).problems == {}
-        talk(source, "theirs", "pruned")
-        assert "it went on in both" in migrate(official.url, saver).problems["pruned"]
-        talk(source, "theirs", "erased")
-        moved = migrate(official.url, saver)
-        assert moved.problems.keys() == {"pruned", "erased"}
-        assert "it went on in the source; nothing" in moved.problems["erased"]
-        assert saver.get_tuple(config("erased")) is None
-
-        moved = migrate(official.url, saver, threads=["erased"])
-        assert (moved.checkpoints, moved.problems) == (12, {})
-        source.delete_thread("copied")  # An erased user is not forgotten here.
-        assert "has been deleted in the source" in migrate(official.url, saver).problems["copied"]
-
-
-@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "goes on"])
-def test_a_thread_that_was_deleted_while_it_was_moved_does_not_return(
-    official: Official, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch, is_killed: bool
-) -> None:
-    """Between two parts of it."""
-    parts: list[Any] = []
-
-    def store(own: OwnThreads, part: Any) -> None:
-        parts.append(part)
-        if len(parts) == 2:
-            assert len(list(saver.list(config("t")))) == READ
-            saver.delete_thread("t")
-            if is_killed:
-                raise KeyboardInterrupt
-        store_part(own, part)
-
-    with official.open() as source:
-        location = None
-        for number in range(2 * READ + 1):
-            location = step(source, "t", location, a=[number])
-        store_part = OwnThreads.store
-        monkeypatch.setattr(OwnThreads, "store", store)
-        if is_killed:
-            with pytest.raises(KeyboardInterrupt):
-                migrate(official.url, saver)
-        else:
-            moved = migrate(official.url, saver)
-            assert (moved.threads, moved.checkpoints, list(moved.problems)) == (1, 0, ["t"])
-            assert "deleted in the target while it was moved" in moved.problems["t"]
-        assert saver.get_tuple(config("t")) is None
-        moved = migrate(official.url, saver)
-        assert (moved.checkpoints, moved.deleted, list(moved.problems)) == (0, 1, ["t"])
-        assert saver.get_tuple(config("t")) is None
-        assert migrate(official.url, saver, threads=["t"]).checkpoints == 2 * READ + 1
-
-
-def test_a_killed_move_of_a_named_thread_is_completed_by_the_next_one(
-    official: Official, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Although an earlier move of all threads had moved all of it, before it was deleted here."""
-    parts: list[Any] = []
-
-    def store_one(own: OwnThreads, part: Any) -> None:
-        parts.append(part)
-        if len(parts) == 2:
-            raise KeyboardInterrupt
-        store(own, part)
-
-    with official.open() as source:
-        location = None
-        for number in range(READ + 1):
-            location = step(source, "t", location, a=[number])
-    assert migrate(official.url, saver).checkpoints == READ + 1
-    saver.delete_thread("t")
-    store = OwnThreads.store
-    with monkeypatch.context() as patched:
-        patched.setattr(OwnThreads, "store", store_one)
-        with pytest.raises(KeyboardInterrupt):
-            migrate(official.url, saver, threads=["t"])
-    assert len(list(saver.list(config("t")))) == READ
-    assert migrate(official.url, saver) == MoveReport(threads=1, checkpoints=1)
-    saver.delete_thread("t")
-    assert migrate(official.url, saver) == MoveReport(threads=1, deleted=1)
-
-
-def test_a_checkpoint_that_arrives_late_is_moved(official: Official, saver: CheckpointSaver) -> None:
-    """With an id below those that were moved: the clocks of two servers differ."""
-    with official.open() as source:
-        late = empty_checkpoint()
-        location = step(source, "t", None, a=[1])
-        source.put_writes(config("t", late["id"]), [("a", 2)], "task")  # Its writes come before it.
-        assert migrate(official.url, saver).checkpoints == 1
-        assert migrate(official.url, saver) == MoveReport(threads=1)
-        source.put(location, late, {"source": "loop", "step": 1, "parents": {}}, {})
-        moved = migrate(official.url, saver)
-        assert (moved.checkpoints, moved.writes, moved.problems) == (1, 1, {})
-        assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
-
-
-def test_a_value_that_differs_is_reported_by_every_move(
-    official: Official, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = OwnThreads.store
-
-    def store_and_change(own: OwnThreads, part: Any) -> None:
-        store(own, part)
-        found = saver.get_tuple(config("t"))
-        assert found is not None
-        found.checkpoint["channel_values"]["a"] = ["changed"]
-        saver.put(config("t"), found.checkpoint, found.metadata, found.checkpoint["channel_versions"])
-
-    with official.open() as source:
-        step(source, "t", None, a=["theirs"], b=[1])
-        with monkeypatch.context() as patched:
-            patched.setattr(OwnThreads, "store", store_and_change)
-            moved = migrate(official.url, saver)
-        assert (moved.checkpoints, list(moved.problems)) == (0, ["t"])
-        assert "value of channel 'a'" in moved.problems["t"]
-        assert migrate(official.url, saver) == moved
-        saver.delete_thread("t")
-        assert migrate(official.url, saver, threads=["t"]) == MoveReport(threads=1, checkpoints=1)
-        assert migrate(official.url, saver) == MoveReport(threads=1)
-
-        location = step(source, "u", None, a=[1])
-        assert migrate(official.url, saver) == MoveReport(threads=2, checkpoints=1)
-        source.put_writes(location, [("a", "theirs")], "task")
-        saver.put_writes(location, [("a", "ours")], "task")
-        moved = migrate(official.url, saver)
-        assert "its writes differ" in moved.problems["u"]
-        assert migrate(official.url, saver) == moved
 
 
 def test_a_thread_that_cannot_be_moved_does_not_stop_the_others(official: Official, saver: CheckpointSaver) -> None:
@@ -583,30 +226,6 @@ def test_threads_are_found_page_by_page(official: Official) -> None:
         assert [len(page) for page in pages] == [PAGE, PAGE, 3]
         assert sorted(name for page in pages for name in page) == sorted(names)
         assert set(found.locations(["5", "missing", ""])) == {"", "5"}
-
-
-def test_another_database_is_another_source(official: Official, tmp_path: Path, saver: CheckpointSaver) -> None:
-    """After a rehearsal with a copy, and a deletion, the threads of the real one are moved."""
-    rehearsal = Official("sqlite", f"sqlite:///{tmp_path / 'rehearsal.db'}")
-    for one in (rehearsal, official):
-        with one.open() as source:
-            step(source, "t", None, a=[1])
-        assert migrate(one.url, saver).checkpoints == 1
-        saver.delete_thread("t")
-
-
-def test_what_a_rollback_has_deleted_here_is_no_difference(official: Official, saver: CheckpointSaver) -> None:
-    with official.open() as source:
-        for text in ("one", "two"):
-            talk(source, text)
-    assert migrate(official.url, saver).problems == {}
-    first = list(saver.history(config("t")))[3]
-    saver.rollback("t", first.checkpoint_id)
-    for _ in range(2):
-        assert migrate(official.url, saver) == MoveReport(threads=1)
-        assert len(list(saver.list(config("t")))) == 3
-        talk(saver, "ours")
-        saver.rollback("t", first.checkpoint_id)
 
 
 def test_long_lists_share_their_chunks(official: Official, store: Store) -> None:
