@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
 from langgraph_checkpoint_custom.sql.files import in_sqlite, load_statements, read_files
-from tests.conftest import LONG, SAMPLED
+from tests.choice import LONG, SAMPLED
 
 PACKAGE = Path(__file__).parents[1] / "langgraph_checkpoint_custom"
 NAME = PACKAGE.name
