@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import shutil
 import sqlite3
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,10 +16,10 @@ import pytest
 from langgraph_checkpoint_custom import SqliteSaver, StorageError
 from tests.behaviour.helpers import anywhere, id_of
 from tests.conftest import APIS, needs_error_codes, unprivileged_folder
+from tests.crash.full_disk import mounted, work_until
 from tests.crash.processes import Process
 from tests.crash.programs import Operation, advance, after, hold_lock, hold_snapshot, number_of, seen, unfinished, write
 from tests.invariants import check_invariants
-from tests.needs import need
 from tests.stores import Client, Store
 
 CUTS = 15
@@ -47,13 +45,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 8 MB. With the ballast on it, there is no space to move a WAL of 1000 pages into the file."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "checkpoint-test", str(folder)]
-    mounts = os.geteuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0
-    need(mounts, "the right to mount a small disk: root has it")
-    try:
+    with mounted(folder, "size=8m"):
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def store_of(path: Path) -> Store:
@@ -117,18 +110,8 @@ async def test_a_process_that_is_killed_with_the_lock_leaves_neither_lock_nor_ch
 
 async def fill(client: Client) -> int:
     """Write until the disk is full; returns the number of completed operations."""
-    done = 0
-
-    async def work() -> None:
-        nonlocal done
-        while True:
-            await advance(client, "thread", done, done + 1)
-            done += 1
-
-    with pytest.raises(StorageError, match="disk is full; nothing of this operation was stored") as caught:
-        await work()
-    assert caught.value.operation in ("put", "put_writes")
-    assert caught.value.sqlstate == "SQLITE_FULL"
+    done, error = await work_until("disk is full; nothing of this operation was stored", client)
+    assert error.sqlstate == "SQLITE_FULL"
     return done
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +11,10 @@ import pytest
 
 from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver, StorageError
 from tests.conftest import APIS
+from tests.crash.full_disk import mounted, work_until
 from tests.crash.programs import advance, after, seen, unfinished
 from tests.faults.cluster import USER, Cluster, folder_of_user, running_cluster
 from tests.invariants import check_invariants
-from tests.needs import need
 from tests.stores import Client, Store
 
 MEGABYTE = 1_000_000
@@ -26,13 +25,8 @@ def disk(postgres_programs: None) -> Iterator[Path]:
     """A disk of 100 MB that belongs to the server's user."""
     with folder_of_user() as folder:
         options = f"size=100m,uid={USER.pw_uid},gid={USER.pw_gid},mode=0700"
-        command = ["mount", "-t", "tmpfs", "-o", options, "checkpoint-test", str(folder)]
-        mounts = os.geteuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0
-        need(mounts, "the right to mount a small disk: root has it")
-        try:
+        with mounted(folder, options):
             yield folder
-        finally:
-            subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill_up(disk: Path, *, leave: int) -> Path:
@@ -42,22 +36,6 @@ def fill_up(disk: Path, *, leave: int) -> Path:
         while (space := os.statvfs(disk)).f_bavail * space.f_frsize > leave:
             file.write(bytes(MEGABYTE))
     return ballast
-
-
-async def work_until(error: type[StorageError], match: str, client: Client) -> int:
-    """Write until an error refuses it; returns the number of completed operations."""
-    done = 0
-
-    async def work() -> None:
-        nonlocal done
-        while True:
-            await advance(client, "thread", done, done + 1)
-            done += 1
-
-    with pytest.raises(error, match=match) as caught:
-        await work()
-    assert caught.value.operation in ("put", "put_writes")
-    return done
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -72,7 +50,7 @@ async def test_a_full_disk_for_tables_is_one_clear_error_and_more_space_is_enoug
             saver.setup()
             client = Client(saver, api)
             ballast = fill_up(disk, leave=3 * MEGABYTE)
-            number = await work_until(StorageError, "disk is full; nothing of this operation was stored", client)
+            number, _ = await work_until("disk is full; nothing of this operation was stored", client)
             for _ in range(3):
                 with pytest.raises(StorageError, match="disk is full") as caught:
                     await advance(client, "thread", number, number + 1)
@@ -95,7 +73,7 @@ async def test_a_full_disk_for_the_log_stops_the_server_and_loses_nothing_acknow
             saver.setup()
             client = Client(saver, api)
             ballast = fill_up(disk, leave=3 * MEGABYTE)
-            number = await work_until(StorageError, "disk is full|connection", client)
+            number, _ = await work_until("disk is full|connection", client)
             cluster.stop()
             with pytest.raises(ConnectionLost):
                 await client.get_tuple({"configurable": {"thread_id": "thread"}})
