@@ -2,7 +2,7 @@
 
 Must not know: databases, SQL, serializers. Everything here is computed from the outline alone.
 
-Every deletion has the same steps (copies are at the end of this file):
+Every deletion has the same steps (forks are at the end of this file):
 
 1. Checkpoints are chosen. Each operation chooses others: `superseded`, `of_runs`, `of_checkpoint`, `later`.
 2. A chosen checkpoint that a remaining one needs becomes `hidden` instead. A `DeltaChannel` needs the ancestors back to
@@ -172,7 +172,7 @@ def _is_finished(outline: Outline, root: str | None, roots: list[str], labelled:
     return (bool(roots) and root < roots[-1]) or ("", root) in outline.rows
 
 
-def of_runs(outline: Outline, run_ids: Collection[str]) -> Set[Place]:
+def of_runs(outline: Outline, run_ids: Set[str]) -> Set[Place]:
     """Choose the checkpoints of runs, and the hidden ones of their namespaces, which may be there only for these."""
     namespaces = {row.checkpoint_ns for row in outline.rows.values() if row.run_id in run_ids}
     return {
@@ -332,12 +332,12 @@ class Removal:
         return found
 
 
-# What is copied
+# What a fork has
 
 
 @dataclass(frozen=True)
 class Copies:
-    """What comes along when a thread is made from another one.
+    """What comes along when a thread is forked from another one.
 
     Attributes:
         checkpoints: The checkpoints that are copied.
@@ -351,24 +351,9 @@ class Copies:
     checkpoints: Set[Place]
     written: Set[Place]
     blobs: Set[BlobPlace]
-    hidden: Set[Place] = frozenset()
-    cut: Set[Place] = frozenset()
-    is_open: bool = True
-
-
-def differing(outline: Outline, source: Outline) -> list[str]:
-    """Return the ids of checkpoints that another thread does not have, or has in another form."""
-
-    def form(row: OutlineRow | None) -> tuple[Any, ...] | None:
-        return row and (row.parent_id, row.hidden)
-
-    return [place[1] for place, row in outline.rows.items() if form(row) != form(source.rows.get(place))]
-
-
-def everything(outline: Outline) -> Copies:
-    """Return what a copy of a complete thread has."""
-    places = outline.rows.keys()
-    return Copies(places, places, blobs_of(outline.rows.values()))
+    hidden: Set[Place]
+    cut: Set[Place]
+    is_open: bool
 
 
 def branch(outline: Outline, checkpoint_id: str) -> Copies:

@@ -2,29 +2,27 @@
 
 Must not know: SQL, connections.
 
-Both have the same steps, in one transaction that holds the lock of the target alone and shares that of the source: read
-the outline of the source, decide by it what comes along (`model/outline.py`), and copy the rows by their keys, inside
-the database. Of a fork, only the metadata of its checkpoint is read here and stored again, because it names the thread
-that the fork comes from.
+Both are one transaction that holds the lock of the target alone and shares that of the source, and copy rows inside the
+database: a copy all of them, a fork those that the outline of the source names (`model/outline.py`). Of a fork, only
+the metadata of its checkpoint is read here and stored again, because it names the thread that the fork comes from.
 
-A run may go on in the source meanwhile. If it stores a checkpoint after the outline was read, the copied writes may
+A run may go on in the source meanwhile. If it stores a checkpoint after the first statement, the copied writes may
 belong to a later state than the checkpoints. Then the transaction is rolled back and tried again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, Contention, ThreadExists
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_metadata
-from langgraph_checkpoint_custom.model.outline import Copies, Outline, branch, differing, everything
+from langgraph_checkpoint_custom.model.outline import Copies, Outline, branch
 from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, chunks_of, sends_for
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -38,28 +36,22 @@ FROM_CHECKPOINT = "forked_from_checkpoint"
 def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
     """Copy a thread inside the database, but not writes to checkpoints that were never stored.
 
-    Round trips: 3, with the end of the transaction; one more to find the chunks of values. 2 if the source is empty.
-    Rows: all checkpoints of both without values.
+    Round trips: 3, with the end of the transaction; 2 if the source is empty.
     Idempotent: yes. A target with checkpoints or writes that the source does not have, or has in another form, is
         refused. Otherwise a fork, which starts with one of the source's checkpoints, would be taken for a copy. So
         would an earlier copy with an interrupt that is open there and was answered in the source since.
     Raises: ThreadExists, Contention.
     Source: BaseCheckpointSaver.copy_thread.
     """
-    outlined, there, written = yield d.select_outlines(source, target)
-
-    def decide() -> tuple[str | None, Copies]:
-        outline, own = Outline(outlined), Outline(there)
-        return next(iter(differing(own, outline)), None), everything(outline)
-
-    other, copies = yield from offload((len(outlined) + len(there)) * DECISION_BYTES, decide)
-    if other is not None or written:
+    others, ((count,),) = yield d.select_for_copy(source, target)
+    if others:
         raise ThreadExists(
-            f"thread {target!r} has checkpoints or writes of its own, such as {other or written[0][0]!r}; nothing was "
-            "copied. Choose another target, or delete that thread first"
+            f"thread {target!r} has checkpoints or writes of its own, such as {others[0][0]!r}; nothing was copied. "
+            "Choose another target, or delete that thread first"
         )
-    if outlined:
-        yield from _store(d, "copy_thread", source, target, outlined, copies)
+    if count:
+        *_, ((now,),) = yield d.copy_thread(source, target)
+        _refuse_new("copy_thread", source, count, now)
 
 
 @operation("exclusive")
@@ -68,13 +60,13 @@ def fork_thread(
 ) -> Steps[RunnableConfig]:
     """Start a thread from a checkpoint, from the last one of a run, or from the newest; returns its config.
 
-    Round trips: as `copy_thread`, and one more for metadata; one more for checkpoints older than format 4; 3 if an
-        earlier attempt has made the fork.
+    Round trips: 4, with the end of the transaction. One more for each of these: to find the chunks of values; for
+        checkpoints older than format 4. 3 if an earlier attempt has made the fork.
     Rows: all checkpoints of the source without values, and what is copied.
     Idempotent: yes, as long as no run has continued in the target.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint, Contention.
     """
-    outlined, there, _ = yield d.select_outlines(source, target)
+    outlined, there = yield d.select_outlines(source, target)
     sends = yield from sends_for(d, source, outlined)
     outline = yield from offload(len(outlined) * DECISION_BYTES, Outline, outlined, None, sends)
     point = outline.root(checkpoint_id, run_id)
@@ -111,7 +103,10 @@ def fork_thread(
         return columns, branch(outline, point)
 
     start, copies = yield from offload(len(data) + len(outlined) * DECISION_BYTES, decide)
-    yield from _store(d, "fork_thread", source, target, outlined, copies, start)
+    blobs = copies.blobs | (yield from chunks_of(d, source, copies.blobs))
+    *_, ((now,),) = yield d.store_fork(source, target, copies, blobs, start)
+    if copies.is_open:
+        _refuse_new("fork_thread", source, len(outlined), now)
     return config_of(target, "", point)
 
 
@@ -125,22 +120,8 @@ def _is_fork(d: SqlDialect, codec: ValueCodec, source: str, target: str, point: 
     return (metadata.get(FROM_THREAD), metadata.get(FROM_CHECKPOINT)) == (source, point)
 
 
-def _store(
-    d: SqlDialect,
-    name: str,
-    source: str,
-    target: str,
-    outlined: Sequence[Row],
-    copies: Copies,
-    start: Mapping[str, Any] | None = None,
-) -> Steps[None]:
-    """Copy the rows, unless a run has gone on in the source.
-
-    Round trips: 1, and 1 to find the chunks of values.
-    """
-    blobs = copies.blobs | (yield from chunks_of(d, source, copies.blobs))
-    *_, ((count,),) = yield d.store_copies(source, target, copies, blobs, start)
-    if copies.is_open and count != len(outlined):
+def _refuse_new(name: str, source: str, before: int, now: int) -> None:
+    if now != before:
         raise Contention(
             f"{name}: a run stored checkpoints in thread {source!r} during each attempt; nothing was copied. Try again "
             "when the run has ended",

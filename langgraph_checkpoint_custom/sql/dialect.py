@@ -505,49 +505,53 @@ class SqlDialect(ABC):
     def _delete_labels(self, thread_id: str, names: Sequence[str]) -> Sequence[Statement]:
         return [self.statement("delete_label", thread_id=thread_id, name=name) for name in names]
 
-    def select_outlines(self, source: str, target: str) -> RoundTrip:
-        """Hold the lock of the target alone, share that of the source, and read what a copy or fork is decided by.
+    def select_for_copy(self, source: str, target: str) -> RoundTrip:
+        """Take the locks of a copy, and read what it is decided by.
 
-        That is the cells of the `OutlineRow`s of both; and the id of a checkpoint of the target to which somebody wrote
-        what the source does not have, if there is one.
+        That is the id of a checkpoint of the target with something that the source does not have, if there is one, and
+        the number of the source's checkpoints.
         """
-        # The locks are taken in the order of `lock_threads`. While that of the source is shared, nothing of it is
-        # deleted.
-        locks = [
-            lock
-            for thread_id in sorted({source, target})
-            for lock in (self._lock(thread_id) if thread_id == target else self._share(thread_id))
-        ]
         return self._send(
-            self.statement("select_outline", thread_id=source),
-            self.statement("select_outline", thread_id=target),
             self.statement("select_not_in_source", thread_id=source, target=target),
-            locks=locks,
+            self.statement("count_checkpoints", thread_id=source),
+            locks=self._locks_of_copy(source, target),
         )
 
-    def store_copies(
-        self,
-        source: str,
-        target: str,
-        copies: Copies,
-        blobs: Collection[BlobPlace],
-        start: Mapping[str, Any] | None = None,
+    def copy_thread(self, source: str, target: str) -> RoundTrip:
+        """Copy all rows of a thread. The last reply is the number of its checkpoints."""
+        ids = {"thread_id": source, "target": target}
+        return self._send(
+            self.statement("copy_checkpoints", **ids, **_in_metadata(source, target), hidden=False),
+            *(self.statement(name, **ids) for name in ("copy_blobs", "copy_writes", "copy_labels")),
+            self.statement("arm_thread", thread_id=target),
+            self.statement("count_checkpoints", thread_id=source),
+        )
+
+    def select_outlines(self, source: str, target: str) -> RoundTrip:
+        """Take the locks of a copy, and read the outlines of both threads: the cells of the `OutlineRow`s."""
+        outlines = (self.statement("select_outline", thread_id=thread_id) for thread_id in (source, target))
+        return self._send(*outlines, locks=self._locks_of_copy(source, target))
+
+    def _locks_of_copy(self, source: str, target: str) -> Sequence[Statement]:
+        """Return what locks the target alone and shares the lock of the source, of which nothing is deleted then."""
+        threads = sorted({source, target})  # As in `lock_threads`.
+        return [lock for each in threads for lock in (self._lock(each) if each == target else self._share(each))]
+
+    def store_fork(
+        self, source: str, target: str, copies: Copies, blobs: Collection[BlobPlace], start: Mapping[str, Any]
     ) -> RoundTrip:
         """Store copies in a thread, with these blobs. The last reply is the number of the source's checkpoints.
 
-        For a fork, `start` has the id of the checkpoint that it starts from, and its new metadata. A copy has no
-        `start`, but all labels.
+        `start` has the id of the checkpoint that the fork starts from, and its new metadata.
         """
-        params = {"target": target, "source_json": canonical(source), "target_json": canonical(target)}
+        shown, ids = copies.checkpoints - copies.hidden, _in_metadata(source, target)
         return self._send(
-            *self._of_keys("copy_checkpoints", source, copies.checkpoints - copies.hidden, hidden=False, **params),
-            *self._of_keys("copy_checkpoints", source, copies.hidden, hidden=True, **params),
+            *self._of_keys("fork_checkpoints", source, shown, target=target, hidden=False, **ids),
+            *self._of_keys("fork_checkpoints", source, copies.hidden, target=target, hidden=True, **ids),
             *self._of_keys("cut_parents", target, copies.cut),
-            *self._of_keys("copy_blobs", source, blobs, target=target),
-            *self._of_keys("copy_writes", source, copies.written, target=target),
-            self.statement("mark_fork", thread_id=target, **start)
-            if start
-            else self.statement("copy_labels", thread_id=source, target=target),
+            *self._of_keys("fork_blobs", source, blobs, target=target),
+            *self._of_keys("fork_writes", source, copies.written, target=target),
+            self.statement("mark_fork", thread_id=target, **start),
             self.statement("arm_thread", thread_id=target),
             self.statement("count_checkpoints", thread_id=source),
         )
@@ -604,6 +608,11 @@ class SqlDialect(ABC):
         """
         top = self.ranges_after(after["thread_id"])[0].top
         return self._send(self.statement(f"stored_{kind}s", **after, top=top, limit=limit))
+
+
+def _in_metadata(source: str, target: str) -> dict[str, Any]:
+    """Return the parameters by which the thread's own id is replaced in the plaintext metadata of a copy."""
+    return {"source_json": canonical(source), "target_json": canonical(target)}
 
 
 def _filter_text(page: Page) -> str:

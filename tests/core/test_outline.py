@@ -18,7 +18,6 @@ from langgraph_checkpoint_custom.model.outline import (
     Place,
     Removal,
     branch,
-    everything,
     later,
     of_checkpoint,
     of_runs,
@@ -45,7 +44,7 @@ def choices(outline: Outline, random: Random) -> list[Set[Place]]:
     return [
         superseded(outline, 1),
         superseded(outline, 2),
-        of_runs(outline, random.sample(RUNS, 2)),
+        of_runs(outline, set(random.sample(RUNS, 2))),
         of_checkpoint(outline, point),
         later(outline, point[1]),
         outline.rows.keys(),
@@ -164,7 +163,7 @@ def test_a_second_prune_changes_nothing(random: Random, keep: int) -> None:
 @many
 @given(randoms)
 def test_deleting_runs_chooses_theirs_and_what_is_hidden_beside_them(random: Random) -> None:
-    outline, runs = random_thread(random).outline(), random.sample(RUNS, 2)
+    outline, runs = random_thread(random).outline(), set(random.sample(RUNS, 2))
     rows = outline.rows.values()
     expected = {row.place for row in rows if row.run_id in runs}
     for row in rows:
@@ -350,13 +349,3 @@ def test_a_fork_has_what_a_run_goes_on_from_and_what_that_needs(random: Random) 
             ends = parent_of(row) not in (copies.checkpoints if place in heads else outline.rows)
             is_cut = ends and row.parent_id is not None and (place in heads or not row.hidden)
             assert (place in copies.cut) == is_cut
-
-
-@given(randoms)
-def test_a_copy_has_everything(random: Random) -> None:
-    outline = random_thread(random).outline()
-    copies = everything(outline)
-    assert copies.checkpoints == copies.written == set(outline.rows)
-    assert copies.blobs == named(outline.rows.values())
-    assert not copies.hidden | copies.cut
-    assert copies.is_open

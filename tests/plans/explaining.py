@@ -15,7 +15,7 @@ from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import narrowing, wanted
 from langgraph_checkpoint_custom.model.keys import Ahead, BlobRef, BlobRow, CheckpointRow, Key, Page, Range, WriteRow
-from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, everything, later, superseded
+from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, later, superseded
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.doctor import TABLES as DOCTORS
 from langgraph_checkpoint_custom.operations.inspector import counts_of_thread
@@ -250,7 +250,6 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
     outline = an_outline(size)
     pruned, rolled_back = Removal(outline, superseded(outline, 1)), Removal(outline, later(outline, "000050"))
     forked = branch(outline, "000050")
-    copied = everything(outline)
     return {
         "put with references": d.put_checkpoint(an_extension("t7"), only_newest=True, even_if_hidden=False),
         "threads of runs": d.ask("threads_of_runs", run_ids=d.array(["run7-3"])),
@@ -264,16 +263,17 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "delete runs": d.remove("t7", rolled_back, {("", "000050"): {"log"}}, ["run7-3"]),
         "delete early writes": d.ask("delete_early_writes", thread_id="t7", checkpoint_id="000050"),
         "delete all writes": d.ask("delete_all_writes", thread_id="t7"),
-        "copied": d.select_outlines("t7", "t8"),
-        "copied already": d.select_outlines("t7", "t7"),
-        "copy": d.store_copies("t7", "new", copied, copied.blobs),
+        "outlines": d.select_outlines("t7", "t8"),
+        "copied": d.select_for_copy("t7", "t8"),
+        "copied already": d.select_for_copy("t7", "t7"),
+        "copy": d.copy_thread("t7", "new"),
         "delete a thread": d.ask("delete_thread", lock="alone", thread_id="t7"),
         "places": d.ask("select_checkpoint_ids", thread_id="t7"),
         "outline of a short thread": d.ask("select_short_outline", thread_id="t7", limit=101),
         "begin a visit": d.ask("begin_visit", thread_id="t7", begun=10.0),
         "visit a thread later": d.ask("rearm_kept", thread_id="t7", due_at=10.0, begun=1.0),
         "outline that a sweep decides by": d.ask("select_outline", "select_labels", "select_arming", thread_id="t7"),
-        "fork": d.store_copies("t7", "new", forked, forked.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
+        "fork": d.store_fork("t7", "new", forked, forked.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
         "move labels": d.ask("move_labels", **Key("t7", "", "000050")._asdict(), new_id="000051"),
         "label": d.ask("label_checkpoint", "label_holder", **Key("t7", "", None)._asdict(), name="name"),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
