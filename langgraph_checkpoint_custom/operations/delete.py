@@ -80,7 +80,7 @@ def delete_for_runs(d: SqlDialect, thread_id: str, run_ids: Sequence[str]) -> St
     Idempotent: yes.
     Source: BaseCheckpointSaver.delete_for_runs.
     """
-    removal, written = yield from _decide(d, thread_id, partial(of_runs, run_ids=run_ids), run_ids)
+    removal, written = yield from _decide(d, thread_id, partial(of_runs, run_ids=set(run_ids)), run_ids)
     yield from remove(d, thread_id, removal, removal.still_open(written), run_ids)
 
 
