@@ -23,8 +23,6 @@ searched in the new ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 from secrets import token_urlsafe
 from typing import NamedTuple
 
@@ -169,19 +167,17 @@ class _Part(NamedTuple):
     end: int
     chunk: Chunk | None = None
 
-    @property
-    def is_small(self) -> bool:
-        return self.end - self.start < CHUNK_BYTES
-
 
 def _found(data: bytes, start: int, chunks: Sequence[Chunk]) -> list[_Part]:
     """Find chunks in bytes, in their order, from `start` on."""
     found: list[_Part] = []
     missing = 0
     for chunk in chunks:
-        at = _place(data, start, chunk.data, max(REACH, len(data) // (missing + 1)))
+        piece, at = chunk.data, start
+        if not data.startswith(piece, start):
+            at = _further(data, start, piece, max(REACH, len(data) // (missing + 1)))
         if at >= 0:
-            start = at + len(chunk.data)
+            start = at + len(piece)
             found.append(_Part(at, start, chunk))
             missing = 0
         else:
@@ -189,10 +185,8 @@ def _found(data: bytes, start: int, chunks: Sequence[Chunk]) -> list[_Part]:
     return found
 
 
-def _place(data: bytes, start: int, chunk: bytes, reach: int) -> int:
-    """Where a chunk is in bytes, from `start` on and at most `reach` bytes further; -1 if it is not found."""
-    if data.startswith(chunk, start):
-        return start
+def _further(data: bytes, start: int, chunk: bytes, reach: int) -> int:
+    """Where a chunk is in bytes, after `start` and at most `reach` bytes further; -1 if it is not found."""
     if len(chunk) < FINDABLE:
         return -1
     at = data.find(chunk[:START], start, start + START + reach)
@@ -207,13 +201,22 @@ def _parts(found: Sequence[_Part], start: int, end: int) -> Iterator[_Part]:
             parts.append(_Part(start, part.start))
         parts.append(part)
         start = part.end
-    for are_small, group in groupby(parts[:-1], attrgetter("is_small")):
-        run = list(group)
-        together = _Part(run[0].start, run[-1].end)
-        if are_small and (len(run) > MOST_SMALL or not together.is_small):
-            yield together
-        else:
-            yield from run
+    small: list[_Part] = []
+    for part in parts[:-1]:
+        if part.end - part.start < CHUNK_BYTES:
+            small.append(part)
+            continue
+        yield from _together(small)
+        small = []
+        yield part
+    yield from _together(small)
+
+
+def _together(run: Sequence[_Part]) -> Sequence[_Part]:
+    """Small parts that follow one another; as one if they are many, or have the size of a chunk."""
+    if run and (len(run) > MOST_SMALL or run[-1].end - run[0].start >= CHUNK_BYTES):
+        return [_Part(run[0].start, run[-1].end)]
+    return run
 
 
 def _pieces(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
