@@ -389,7 +389,7 @@ class ThreadMethods(Lifecycle):
 
         Args:
             source_thread_id: The thread to fork.
-            target_thread_id: The id of the new thread, which must not have checkpoints.
+            target_thread_id: The id of the new thread, which must not have checkpoints or writes.
             checkpoint_id: The checkpoint to start from; the newest by default.
             run_id: Start from the last checkpoint of this run instead.
 
@@ -397,7 +397,7 @@ class ThreadMethods(Lifecycle):
             The config of the new thread's checkpoint.
 
         Raises:
-            ThreadExists: The target has checkpoints.
+            ThreadExists: The target has checkpoints or writes.
             CheckpointNotFound: The checkpoint does not exist, or it was pruned.
             ConfigError: Both `checkpoint_id` and `run_id` are given.
 

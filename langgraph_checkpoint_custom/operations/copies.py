@@ -45,10 +45,7 @@ def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
     """
     others, ((count,),) = yield d.select_for_copy(source, target)
     if others:
-        raise ThreadExists(
-            f"thread {target!r} has checkpoints or writes of its own, such as {others[0][0]!r}; nothing was copied. "
-            "Choose another target, or delete that thread first"
-        )
+        raise _thread_exists(target, others[0][0], "copied")
     if count:
         *_, ((now,),) = yield d.copy_thread(source, target)
         _refuse_new("copy_thread", source, count, now)
@@ -63,10 +60,11 @@ def fork_thread(
     Round trips: 4, with the end of the transaction. One more for each of these: to find the chunks of values; for
         checkpoints older than format 4. 3 if an earlier attempt has made the fork.
     Rows: all checkpoints of the source without values, and what is copied.
-    Idempotent: yes, as long as no run has continued in the target.
+    Idempotent: yes, as long as no run has continued in the target. A target with writes that the source does not have
+        is refused: a run has begun there.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint, Contention.
     """
-    outlined, there = yield d.select_outlines(source, target)
+    outlined, there, others = yield d.select_outlines(source, target)
     sends = yield from sends_for(d, source, outlined)
     outline = yield from offload(len(outlined) * DECISION_BYTES, Outline, outlined, None, sends)
     point = outline.root(checkpoint_id, run_id)
@@ -76,13 +74,11 @@ def fork_thread(
                 f"run {run_id!r} has no checkpoint in thread {source!r}, or it was pruned; runs() lists the others"
             )
         raise checkpoint_not_found(Key(source, "", checkpoint_id))
-    if there:
-        if Outline(there).root() == point and (yield from _is_fork(d, codec, source, target, point)):
-            return config_of(target, "", point)
-        raise ThreadExists(
-            f"thread {target!r} has checkpoints of its own; nothing was forked. Choose another target, or delete that "
-            "thread first"
-        )
+    if there and Outline(there).root() == point and (yield from _is_fork(d, codec, source, target, point)):
+        return config_of(target, "", point)
+    if there or others:
+        other = min(each for _, each in Outline(there).rows) if there else others[0][0]
+        raise _thread_exists(target, other, "forked")
     (((type_, data),),) = yield d.ask("select_metadata", **Key(source, "", point)._asdict())
 
     def decide() -> tuple[dict[str, Any], Copies]:
@@ -108,6 +104,13 @@ def fork_thread(
     if copies.is_open:
         _refuse_new("fork_thread", source, len(outlined), now)
     return config_of(target, "", point)
+
+
+def _thread_exists(target: str, checkpoint_id: str, done: str) -> ThreadExists:
+    return ThreadExists(
+        f"thread {target!r} has checkpoints or writes of its own, such as {checkpoint_id!r}; nothing was {done}. "
+        "Choose another target, or delete that thread first"
+    )
 
 
 def _is_fork(d: SqlDialect, codec: ValueCodec, source: str, target: str, point: str) -> Steps[bool]:

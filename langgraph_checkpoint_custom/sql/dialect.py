@@ -528,9 +528,13 @@ class SqlDialect(ABC):
         )
 
     def select_outlines(self, source: str, target: str) -> RoundTrip:
-        """Take the locks of a copy, and read the outlines of both threads: the cells of the `OutlineRow`s."""
+        """Take the locks of a copy, and read what a fork is decided by.
+
+        That is the outlines of both threads, the cells of the `OutlineRow`s, and what `select_for_copy` reads first.
+        """
         outlines = (self.statement("select_outline", thread_id=thread_id) for thread_id in (source, target))
-        return self._send(*outlines, locks=self._locks_of_copy(source, target))
+        others = self.statement("select_not_in_source", thread_id=source, target=target)
+        return self._send(*outlines, others, locks=self._locks_of_copy(source, target))
 
     def _locks_of_copy(self, source: str, target: str) -> Sequence[Statement]:
         """Return what locks the target alone and shares the lock of the source, of which nothing is deleted then."""

@@ -120,6 +120,19 @@ async def test_a_fork_may_start_from_the_last_checkpoint_of_a_run(client: Client
     assert await client.do("count_threads") == 4
 
 
+@pytest.mark.leaves_writes("of a run that has stored no checkpoint yet")
+async def test_a_target_where_a_run_has_begun_is_refused(client: Client, database: Database, next_id: NextId) -> None:
+    """The write comes before its checkpoint. In the fork, it would be one of a copied checkpoint."""
+    (first,) = await put_chain(client, next_id, 1, values={"v": [1]})
+    await client.put_writes(first, [("v", 2)], "task")
+    begun = {"configurable": {**first["configurable"], "thread_id": "fork"}}
+    await client.put_writes(begun, [("v", 3)], "task")
+    before = sorted(database.cells())
+    with pytest.raises(ThreadExists, match=f"'fork' has checkpoints or writes of its own, such as '{id_of(first)}'"):
+        await client.do("fork_thread", "thread", "fork")
+    assert sorted(database.cells()) == before
+
+
 async def test_a_target_with_checkpoints_is_refused(client: Client, database: Database, next_id: NextId) -> None:
     configs = await put_chain(client, next_id, 3, values={"v": [1]})
     await put(client, next_id(), thread_id="sub", ns="inner")
@@ -128,7 +141,7 @@ async def test_a_target_with_checkpoints_is_refused(client: Client, database: Da
     # Again, as after a lost reply.
     assert await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[1])) == made
     for target, checkpoint_id in (("fork", id_of(configs[2])), ("thread", id_of(configs[1])), ("sub", None)):
-        with pytest.raises(ThreadExists, match=f"'{target}' has checkpoints of its own"):
+        with pytest.raises(ThreadExists, match=f"'{target}' has checkpoints or writes of its own"):
             await client.do("fork_thread", "thread", target, checkpoint_id=checkpoint_id)
     for source, point in (("missing", None), ("thread", "nothing"), ("sub", None)):
         with pytest.raises(CheckpointNotFound, match=f"thread '{source}' has no checkpoint"):

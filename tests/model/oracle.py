@@ -103,13 +103,16 @@ class Oracle(StoringOracle):
         }
         if self.keys(target_thread_id) - alike:
             raise ThreadExists
+        self._refuse_other_writes(source_thread_id, target_thread_id)
+        self._copy_all(copies, source_thread_id, target_thread_id)
+
+    def _refuse_other_writes(self, source_thread_id: str, target_thread_id: str) -> None:
         for location, written in self.writes.items():
             theirs = self.writes.get((source_thread_id, *location[1:]), {})
             if location[0] == target_thread_id and any(
                 slot not in theirs or theirs[slot][2] != one[2] for slot, one in written.items()
             ):
                 raise ThreadExists
-        self._copy_all(copies, source_thread_id, target_thread_id)
 
     def _copy_all(self, copies: Mapping[Key, Key], source_thread_id: str, target_thread_id: str) -> None:
         for key, copy in copies.items():
@@ -201,6 +204,7 @@ class Oracle(StoringOracle):
             if newest != start or not origin.items() <= self.metadata(start).items():
                 raise ThreadExists
             return start.config
+        self._refuse_other_writes(source_thread_id, target_thread_id)
         is_open = point == roots[-1]
         retained = {start}
         for checkpoint_ns in {key.checkpoint_ns for key in self.keys(source_thread_id)} - {""}:
