@@ -184,7 +184,7 @@ def build_tuple(
     d: SqlDialect, codec: ValueCodec, next_version: NextVersion, remember: Remember | None, rows: Sequence[Row]
 ) -> CheckpointTuple | None:
     """Build the checkpoint of a reply about one checkpoint; None if it does not exist."""
-    if not rows or rows[0][0] == "write":  # Writes can be stored before their checkpoint.
+    if not rows or rows[0][0] != "checkpoint":  # Writes can be stored before it, and a batch reads blobs of others.
         return None
     head, *others = rows
     blobs: Blobs = {}

@@ -78,6 +78,24 @@ async def test_readers_of_one_checkpoint_have_separate_objects(postgres_url: str
             )
 
 
+async def test_a_checkpoint_that_is_missing_gets_nothing_of_the_others(postgres_url: str) -> None:
+    """Values in rows of their own have no checkpoint id in the reply."""
+    large = {**a_checkpoint(1), "channel_values": {"own": ["x" * 100_000], "unchanged": ["unchanged"]}}
+    async with with_few(postgres_url) as saver:
+        client = Client(saver, "async")
+        there = await client.put(config("t"), large, generate_metadata(), NEW)
+        configs = [config("t", "none"), there, config("t", "none")]
+        async with in_one_batch(
+            postgres_url,
+            lambda n: client.get_tuple(config("t", f"first {n}")),
+            [partial(client.get_tuple, each) for each in configs],
+        ) as calls:
+            pass
+        found = [outcome(each) for each in calls]
+        assert found[0] is found[2] is None
+        assert found[1].checkpoint["channel_values"] == large["channel_values"]
+
+
 async def test_calls_of_a_tenant_are_batched_only_with_each_other(postgres_url: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         clients = [Client(each, "async") for each in (saver, saver.for_tenant("a"), saver.for_tenant("b"))]
