@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.drivers.sqlite_errors import BUSY, code_of
 from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call, CallQueue
 from langgraph_checkpoint_custom.drivers.workers import close_aside, run_aside
 from langgraph_checkpoint_custom.engine.operation import READS, Form, Offload, Operation, RoundTrip, Row, drive
-from langgraph_checkpoint_custom.errors import CheckpointError, read_only_error
+from langgraph_checkpoint_custom.errors import read_only_error
 from langgraph_checkpoint_custom.forks import register_for_forks
 
 T = TypeVar("T")
@@ -174,7 +174,7 @@ class SqliteDriver:
         since = max(call.since for call in calls)
         try:
             self._connections.writing(calls[0].operation, since, self._together, calls)
-        except CheckpointError as error:
+        except Exception as error:
             if len(calls) == 1:
                 calls[0].error = calls[0].error or error  # After its own error, its savepoint may be gone.
                 return
