@@ -141,6 +141,14 @@ class CorruptCheckpoint(CheckpointError):
         self.type = type
 
 
+def names_are_damaged() -> CorruptCheckpoint:
+    """The error for a row whose channels or versions cannot be read."""
+    return CorruptCheckpoint(
+        "a checkpoint's list of channels, or of their versions, is damaged, so something else has written to the "
+        "tables; restore the thread from a backup"
+    )
+
+
 def no_list_of_names(operation: str) -> CorruptCheckpoint:
     """The error for a stored value whose list of chunks the database cannot read."""
     return CorruptCheckpoint(

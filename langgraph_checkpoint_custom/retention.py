@@ -426,9 +426,12 @@ class Sweeper:
         self._worker.start()
 
     def stop(self) -> None:
-        """Stop sweeping; a sweep that is running ends after its current thread."""
+        """Stop sweeping; a sweep that is running ends after its current thread.
+
+        It waits for that, unless the sweep may be waiting for the caller: for its event loop, or for its hook.
+        """
         self._stopped.set()
-        if self._worker.is_alive():
+        if not (asyncio._get_running_loop() or threading.current_thread() is self._worker):
             self._worker.join()
 
     def _live(self) -> None:
@@ -440,9 +443,10 @@ class Sweeper:
                 self._sweep(*saver.backend)
             except ThreadBusy:
                 continue  # Another process sweeps.
-            except CheckpointError as error:
+            except Exception as error:  # Whatever it was, the next sweep may succeed.
                 if not self._stopped.is_set():
-                    _LOG.warning("a sweep failed and will be repeated: %s", error)
+                    is_known = isinstance(error, CheckpointError)
+                    _LOG.warning("a sweep failed and will be repeated: %s", error, exc_info=not is_known)
             finally:
                 del saver
 

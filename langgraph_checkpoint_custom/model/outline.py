@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from langgraph_checkpoint_custom.errors import names_are_damaged
+
 Place = tuple[str, str]
 """A namespace and a checkpoint id."""
 BlobPlace = tuple[str, str, str]
@@ -61,18 +63,24 @@ class OutlineRow(NamedTuple):
 def blobs_of(rows: Iterable[OutlineRow]) -> set[BlobPlace]:
     """Return the blobs that checkpoints name."""
     lists = {(row.checkpoint_ns, row.blob_channels, row.blob_versions) for row in rows}  # Fewer than rows, mostly.
-    return {
-        (checkpoint_ns, channel, version)
-        for checkpoint_ns, channels, versions in lists
-        for channel, version in zip(_names(channels), _decoded(versions), strict=True)
-    }
+    try:
+        return {
+            (checkpoint_ns, channel, version)
+            for checkpoint_ns, channels, versions in lists
+            for channel, version in zip(_names(channels), _decoded(versions), strict=True)
+        }
+    except ValueError as error:  # One of two lists is longer.
+        raise names_are_damaged() from error
 
 
 _DECODER = json.JSONDecoder()
 
 
 def _decoded(text: str) -> list[str]:
-    found: list[str] = _DECODER.raw_decode(text)[0]  # json.loads also looks for white space: twice the time.
+    try:
+        found: list[str] = _DECODER.raw_decode(text)[0]  # json.loads also looks for white space: twice the time.
+    except ValueError as error:
+        raise names_are_damaged() from error
     return found
 
 

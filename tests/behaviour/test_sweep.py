@@ -11,11 +11,20 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import psycopg
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention, Swept
+from langgraph_checkpoint_custom import (
+    CheckpointSaver,
+    ConfigError,
+    CorruptCheckpoint,
+    OperationEvent,
+    PostgresSaver,
+    Retention,
+    Swept,
+)
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.retention import perform, sweep_operations
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, metadata
@@ -296,3 +305,47 @@ def test_an_unreadable_thread_does_not_stop_a_sweep(store: Store) -> None:
         assert (done.threads, done.deleted_threads) == (3, 2)
         assert [saver.thread_exists(name) for name in "abc"] == [False, True, False]
         assert saver.sweep(Retention(max_bytes=0)).deleted_threads == 1
+
+
+@pytest.mark.leaves_damage("a list of versions is changed by hand")
+def test_a_damaged_thread_does_not_stop_a_sweep(
+    saver: CheckpointSaver, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its list of versions is shorter than that of its channels. A prune says so; a sweep goes on with the others."""
+    for name in ("a", "b", "c"):
+        for number in (1, 2):
+            put(saver, name, number, days=40)
+    empty = "'{}'" if database.kind == "postgres" else "'[]'"
+    database.run(f"UPDATE checkpoints SET blob_versions = {empty} WHERE thread_id = 'b'")
+    with pytest.raises(CorruptCheckpoint, match="list of channels, or of their versions, is damaged"):
+        saver.prune(["b"])
+    for dry_run in (True, False):
+        done = saver.sweep(Retention(older_than=30 * DAY), dry_run=dry_run)
+        assert (done.threads, done.deleted_threads) == (3, 2)
+        assert "leaves thread 'b' as it is" in caplog.text
+    assert [saver.thread_exists(name) for name in "abc"] == [False, True, False]
+
+
+async def test_a_saver_is_closed_on_the_loop_that_its_sweep_waits_for(postgres_url: str) -> None:
+    """The connection belongs to the loop, which stands still while it closes the saver."""
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+        saver = PostgresSaver(connection)
+        await saver.asetup()
+        waiting = PostgresSaver(connection, retention=Retention(older_than=DAY, every=0.001))
+        worker = next(each for each in threading.enumerate() if each.name == "checkpoint-sweep")
+        time.sleep(0.5)  # noqa: ASYNC251  # The loop stands still, so the sweep waits for it by now.
+        waiting.close()
+        await asyncio.to_thread(worker.join)
+
+
+def test_a_hook_may_close_the_saver_that_sweeps(store: Store) -> None:
+    """It then runs on the OS thread of the sweep."""
+    closed = threading.Event()
+
+    def close(event: OperationEvent) -> None:
+        if threading.current_thread().name == "checkpoint-sweep":
+            saver.close()
+            closed.set()
+
+    saver = store.open(retention=Retention(older_than=DAY, every=0.1), on_operation=close)
+    assert closed.wait(300)
