@@ -15,15 +15,14 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections, reply
 from langgraph_checkpoint_custom.drivers.sqlite_errors import BUSY, code_of
-from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call, CallQueue
-from langgraph_checkpoint_custom.drivers.workers import close_aside, run_aside
+from langgraph_checkpoint_custom.drivers.sqlite_workers import Call, Workers
+from langgraph_checkpoint_custom.drivers.workers import close_aside
 from langgraph_checkpoint_custom.engine.operation import READS, Form, Offload, Operation, RoundTrip, Row, drive
 from langgraph_checkpoint_custom.errors import read_only_error
 from langgraph_checkpoint_custom.forks import register_for_forks
@@ -48,8 +47,8 @@ class SqliteDriver:
         register_for_forks(self)
 
     def _start_workers(self) -> None:
-        self._writes = CallQueue(self._store)
-        self._readers = ThreadPoolExecutor(1 if self._connections.shared else READERS, "checkpoint-read")
+        self._writers = Workers("checkpoint-write", perform=self._store)
+        self._readers = Workers("checkpoint-read", 1 if self._connections.shared else READERS)
 
     @property
     def path(self) -> str:
@@ -73,7 +72,7 @@ class SqliteDriver:
 
     async def asetup(self, op: Operation[None]) -> None:
         """Async version of `setup`."""
-        await run_aside(self._readers, partial(self.setup, op))
+        await self._readers.run(self.setup, op)
 
     def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Send one statement and return its rows."""
@@ -86,8 +85,8 @@ class SqliteDriver:
     async def asend(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Async version of `send`."""
         if form.access in READS or self._read_only:
-            return await run_aside(self._readers, partial(self.send, form, params))
-        return await self._writes.run(form.operation, partial(self._fetch, form=form, params=params))
+            return await self._readers.run(self.send, form, params)
+        return await self._writers.run(self._fetch, form, params)
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result."""
@@ -100,8 +99,8 @@ class SqliteDriver:
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
         if op.access not in _SHARE or self._read_only:
-            return await run_aside(self._readers, partial(self.run, op))
-        return await self._writes.run(op.name, partial(self._answer, op=op))
+            return await self._readers.run(self.run, op)
+        return await self._writers.run(self._answer, op)
 
     def look(self, op: Operation[T]) -> T:
         """Run a read without creating or migrating tables."""
@@ -113,7 +112,7 @@ class SqliteDriver:
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""
-        return await run_aside(self._readers, request.work)
+        return await self._readers.run(request.work)
 
     def vacuum(self) -> None:
         """Rewrite the file without free pages. From then on, it can give them back in steps."""
@@ -123,8 +122,8 @@ class SqliteDriver:
         """Wait for running operations and close every connection."""
         self._connections.check_not_within()
         self._connections.closed = True
-        for workers in (self._writes.workers, self._readers):
-            workers.shutdown()
+        for workers in (self._writers, self._readers):
+            workers.shut_down()
         self._connections.close()
 
     async def aclose(self) -> None:
@@ -167,32 +166,41 @@ class SqliteDriver:
         connection.execute("COMMIT")
         return result
 
-    # Several writes in one transaction
+    # Async writes
 
-    def _store(self, calls: Sequence[Call[Any]]) -> None:
+    def _store(self, calls: Sequence[Call]) -> None:
         """Run writes in one transaction; if it cannot be committed, each in one of its own."""
-        since = max(call.since for call in calls)
-        try:
-            self._connections.writing(calls[0].operation, since, self._together, calls)
-        except Exception as error:
-            if len(calls) == 1:
-                calls[0].error = calls[0].error or error  # After its own error, its savepoint may be gone.
+        if len(calls) > 1:
+            try:
+                self._connections.writing("commit", max(call.since for call in calls), self._together, calls)
                 return
-            for call in calls:
-                self._store([call])
+            except Exception:  # Each call gets its own error, if any.
+                pass
+        for call in calls:
+            self._store_alone(call)
 
-    def _together(self, connection: sqlite3.Connection, calls: Sequence[Call[Any]]) -> None:
+    def _store_alone(self, call: Call) -> None:
+        """Run a write as `send` and `run` do."""
+        what, call.error = call.args[0], None
+        is_form = type(what) is Form
+        name, work = (what.operation, self._fetch) if is_form else (what.name, self._transaction)
+        try:
+            call.result = self._connections.writing(name, call.since, work, *call.args)
+        except BaseException as error:
+            call.error = error
+
+    def _together(self, connection: sqlite3.Connection, calls: Sequence[Call]) -> None:
         connection.execute("BEGIN IMMEDIATE")
         for call in calls:
             _run_in_savepoint(connection, call)
         connection.execute("COMMIT")
 
 
-def _run_in_savepoint(connection: sqlite3.Connection, call: Call[Any]) -> None:
+def _run_in_savepoint(connection: sqlite3.Connection, call: Call) -> None:
     call.error = None
     connection.execute("SAVEPOINT one_write")
     try:
-        call.result = call.work(connection)
+        call.result = call.work(connection, *call.args)
     except Exception as error:
         if code_of(error) in BUSY:
             raise  # All of them begin again.

@@ -125,7 +125,7 @@ async def begun(saver: TracedSaver, work: Work) -> asyncio.Future[Any]:
     """Make a call, and wait until the worker runs it, alone."""
     before = len(saver.executed)
     call = asyncio.ensure_future(work.run(saver))
-    await until(lambda: "BEGIN IMMEDIATE" in [sql for sql, _ in saver.executed[before:]])
+    await until(lambda: any(sql.startswith(("BEGIN IMMEDIATE", "INSERT")) for sql, _ in saver.executed[before:]))
     return call
 
 

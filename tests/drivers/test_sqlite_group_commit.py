@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
 import threading
 import time
@@ -24,7 +25,7 @@ from langgraph_checkpoint_custom import (
     SqliteSaver,
     StorageError,
 )
-from langgraph_checkpoint_custom.drivers import sqlite_group_commit
+from langgraph_checkpoint_custom.drivers import sqlite_workers
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Offload, RoundTrip, Statement, Steps
@@ -74,8 +75,44 @@ async def test_a_single_write_does_not_wait_for_others(saver: TracedSaver) -> No
     assert len(found) == 6
 
 
+async def test_a_single_write_is_one_statement(saver: TracedSaver) -> None:
+    """The transaction and the savepoint of a batch would be four more."""
+    await put("t").run(saver)
+    before = len(saver.executed)
+    await put("t", parent="1").run(saver)
+    await put_writes(config("t", "2")).run(saver)
+    assert [(sql.split()[0], inside) for sql, inside in saver.executed[before:]] == [("INSERT", False)] * 2
+
+
+async def test_calls_one_after_the_other_are_made_on_one_os_thread(saver: TracedSaver) -> None:
+    used: set[threading.Thread] = set()
+
+    def note() -> Steps[None]:
+        used.add(threading.current_thread())
+        yield RoundTrip([Statement("one", "SELECT 1", {})])
+
+    for access in ("read", "write"):
+        used.clear()
+        for _ in range(20):
+            await Op(note, access).run(saver)
+        assert len(used - {threading.current_thread()}) == 1
+
+
+@pytest.mark.filterwarnings("ignore:unclosed saver:ResourceWarning")
+async def test_the_os_threads_end_with_a_saver_that_nobody_has(path: Path) -> None:
+    before = set(threading.enumerate())
+    saver = SqliteSaver(path)
+    await put("t").run(saver)
+    await saver.aget_tuple(config("t"))
+    workers = set(threading.enumerate()) - before
+    assert {worker.name for worker in workers} == {"checkpoint-write", "checkpoint-read"}
+    del saver
+    gc.collect()
+    await until(lambda: not any(worker.is_alive() for worker in workers))
+
+
 async def test_the_size_of_a_batch_is_limited(saver: TracedSaver, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_group_commit, "MOST", 20)
+    monkeypatch.setattr(sqlite_workers, "MOST", 20)
     with commits(saver) as found:
         await together(saver, path, [put(f"t {number}") for number in range(MANY)])
     assert len(found) == 1 + 3
@@ -144,7 +181,7 @@ async def test_many_calls_wait_for_another_process_together(
     path: Path, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that have waited behind another call do not wait once more."""
-    monkeypatch.setattr(sqlite_group_commit, "MOST", 5)
+    monkeypatch.setattr(sqlite_workers, "MOST", 5)
     with SqliteSaver(path, busy_timeout=2) as saver:
         saver.setup()
         with locked(path):
