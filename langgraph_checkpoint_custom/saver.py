@@ -39,6 +39,7 @@ from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     Driver,
+    Form,
     Offload,
     Operation,
     Row,
@@ -239,20 +240,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); storing again replaces.
         Source: BaseCheckpointSaver.put.
         """
-        encoded = self._encode(config, checkpoint, metadata, new_versions)
-        dialect = self._dialect
-        if (
-            type(encoded) is Encoded
-            and not (encoded.large or encoded.references or encoded.claim)
-            and self._concurrent_writers == "allow"
-            and dialect.sends_forms
-            and (encoded.row.parent_id or encoded.row.checkpoint_ns or dialect.first_put_is_complete)
-        ):
-            if not encoded.replayed:
-                self._driver.send(*dialect.put_form(encoded.row))
-                return self._remember_stored(encoded)
-            if self._driver.send(*dialect.put_on_parent_form(encoded.row)):
-                return self._remember_stored(encoded)
+        encoded, one = self._encode(config, checkpoint, metadata, new_versions)
+        if one and type(encoded) is Encoded and (self._driver.send(*one) or not encoded.replayed):
+            return self._remember_stored(encoded)
         if isinstance(encoded, Offload):
             encoded = encoded.work()
         return self._remember_stored(self._driver.run(self._put(encoded)))
@@ -265,20 +255,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async version of `put`."""
-        encoded = self._encode(config, checkpoint, metadata, new_versions)
-        dialect = self._dialect
-        if (
-            type(encoded) is Encoded
-            and not (encoded.large or encoded.references or encoded.claim)
-            and self._concurrent_writers == "allow"
-            and dialect.sends_forms
-            and (encoded.row.parent_id or encoded.row.checkpoint_ns or dialect.first_put_is_complete)
-        ):
-            if not encoded.replayed:
-                await self._driver.asend(*dialect.put_form(encoded.row))
-                return self._remember_stored(encoded)
-            if await self._driver.asend(*dialect.put_on_parent_form(encoded.row)):
-                return self._remember_stored(encoded)
+        encoded, one = self._encode(config, checkpoint, metadata, new_versions)
+        if one and type(encoded) is Encoded and (await self._driver.asend(*one) or not encoded.replayed):
+            return self._remember_stored(encoded)
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
         return self._remember_stored(await self._driver.arun(self._put(encoded)))
@@ -580,10 +559,25 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> Encoded | Offload:
-        codec, key = self._codec, key_of(config)
+    ) -> tuple[Encoded | Offload, tuple[Form, Sequence[Any]] | None]:
+        """Encode a checkpoint; if one statement can store it, return that, too.
+
+        One that is stored on its parent may have to be stored in another way: then the reply has no row.
+        """
+        codec, key, dialect = self._codec, key_of(config), self._dialect
         before = self._blob_cache.of(self._stored_key(key), codec.cipher) if self._blob_cache.entries else None
-        return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
+        encoded = encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
+        if (
+            type(encoded) is not Encoded
+            or encoded.large
+            or encoded.references
+            or encoded.claim
+            or self._concurrent_writers != "allow"
+            or not dialect.sends_forms
+            or not (encoded.row.parent_id or encoded.row.checkpoint_ns or dialect.first_put_is_complete)
+        ):
+            return encoded, None
+        return encoded, (dialect.put_on_parent_form if encoded.replayed else dialect.put_form)(encoded.row)
 
     def _build(self, rows: Sequence[Row]) -> CheckpointTuple | None:
         """Build the checkpoint that a driver has read."""

@@ -157,7 +157,7 @@ class OwnThreads:
             )
 
     def _encoded(self, arguments: Sequence[Any]) -> Any:
-        return work_out(self._saver._encode(*arguments))
+        return work_out(self._saver._encode(*arguments)[0])
 
     # What was moved
 
