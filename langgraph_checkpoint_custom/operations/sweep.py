@@ -221,7 +221,7 @@ def look_at_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Pol
     """
     found = yield from _verdict(d, codec, thread_id, policy, now)
     if found is None or found.removal is None:
-        return Outcome()
+        return Outcome(found is not None and found.applies)
     freed = 0
     if found.removal.empties():
         (sizes,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
