@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.engine.operation import (
     operation_of,
     through,
 )
-from langgraph_checkpoint_custom.model.keys import Key, Page
+from langgraph_checkpoint_custom.model.keys import TENANT_MARK, Key, Page
 
 T = TypeVar("T")
 
@@ -153,7 +153,10 @@ def _location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
             return what.row.thread_id, what.row.checkpoint_ns
         if isinstance(what, (Key, Page)):
             return what.thread_id, what.checkpoint_ns
-    return arguments.get("thread_id", arguments.get("source")), arguments.get("checkpoint_ns")
+    thread_id = arguments.get("thread_id", arguments.get("source"))
+    if thread_id and thread_id.startswith(TENANT_MARK):  # A statement of a tenant has the stored id.
+        thread_id = thread_id.split(TENANT_MARK, 2)[2]
+    return thread_id, arguments.get("checkpoint_ns")
 
 
 def _bytes_in(what: Any) -> int:

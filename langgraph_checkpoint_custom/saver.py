@@ -3,8 +3,8 @@
 This module contains no SQL and opens no connection. `threads.py` has the methods that LangGraph does not
 define, `lifecycle.py` opening, closing, copies and tenants.
 
-Each method encodes the caller's values before the first `await` and before a worker takes over. The graph continues to
-run and may change these objects.
+Each method encodes the caller's new values before the first `await` and before a worker takes over. The graph continues
+to run and may change these objects.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Encoded(NamedTuple):
 class LargeCheckpoint:
     """The values of a checkpoint whose document does not have them all, and the rows that are made of them.
 
-    The document and the values are encoded at once. Later, the graph may have changed them.
+    The document and the new values are encoded at once. Later, the graph may have changed them.
     """
 
     def __init__(
@@ -167,7 +167,8 @@ class LargeCheckpoint:
     def without(self, lost: Collection[str]) -> Encoded | Offload:
         """Return the checkpoint with the complete values of these channels, because their blobs are missing.
 
-        A value with a new version is stored as it was when `put` was called. One without was not encoded then.
+        A value with a new version is stored as it was when `put` was called. One without is encoded now, because its
+        blob was deleted since.
         """
         self._lost.update(lost)
         return self.finish(self._stored)

@@ -54,6 +54,18 @@ def test_each_operation_is_reported_once(store: Store, api: str) -> None:
     assert LONG not in repr(events)
 
 
+def test_the_events_of_a_tenant_have_its_own_ids(store: Store) -> None:
+    events: list[OperationEvent] = []
+    with store.open(on_operation=events.append) as saver:
+        tenant = saver.for_tenant("acme")
+        tenant.put(config("t"), checkpoint("1"), metadata(), {})
+        tenant.put_writes(config("t", "1"), [("a", 1)], "task")
+        tenant.get_tuple(config("t"))
+        list(tenant.list(config("t")))
+        tenant.delete_thread("t")
+    assert [event.thread_id for event in events] == ["t"] * 5
+
+
 def test_an_error_is_reported_and_still_raised(store: Store) -> None:
     events: list[OperationEvent] = []
     with store.open(on_operation=events.append) as saver:
