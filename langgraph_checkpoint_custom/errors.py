@@ -57,7 +57,7 @@ class CheckpointEncodeError(CheckpointError, TypeError):
 
 
 class ThreadExists(CheckpointError):
-    """The target of a copy or fork has checkpoints or writes of its own; nothing was copied."""
+    """The target of a copy or fork has checkpoints or writes of its own; nothing was copied or forked."""
 
 
 class LabelExists(CheckpointError):

@@ -176,7 +176,7 @@ def test_the_readmes_speed_is_that_of_the_report() -> None:
     ((met, targets, changed),) = re.findall(
         r"^(\d+) of (\d+) targets met, (\d+) of them changed by", report, re.MULTILINE
     )
-    assert f"{met} of the {targets} targets that we set ourselves are met, {changed} of them [as changed](" in said
+    assert f"{met} of our {targets} targets are met, {changed} of them [as changed](" in said
     for database, official, ours in (("postgres", "261", "4.0"), ("sqlite", "586", "5.1")):
         (line,) = [line for line in sections[database].splitlines() if line.startswith("| 1,000 chat steps, on disk")]
         sizes = re.findall(r"([.\d]+) MB", line)

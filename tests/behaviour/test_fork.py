@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.types import Command
 
@@ -125,7 +126,7 @@ async def test_a_target_where_a_run_has_begun_is_refused(client: Client, databas
     """The write comes before its checkpoint. In the fork, it would be one of a copied checkpoint."""
     (first,) = await put_chain(client, next_id, 1, values={"v": [1]})
     await client.put_writes(first, [("v", 2)], "task")
-    begun = {"configurable": {**first["configurable"], "thread_id": "fork"}}
+    begun: RunnableConfig = {"configurable": {**first["configurable"], "thread_id": "fork"}}
     await client.put_writes(begun, [("v", 3)], "task")
     before = sorted(database.cells())
     with pytest.raises(ThreadExists, match=f"'fork' has checkpoints or writes of its own, such as '{id_of(first)}'"):

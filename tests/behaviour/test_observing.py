@@ -54,15 +54,21 @@ def test_each_operation_is_reported_once(store: Store, api: str) -> None:
     assert LONG not in repr(events)
 
 
-def test_the_events_of_a_tenant_have_its_own_ids(store: Store) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_the_events_of_a_tenant_have_its_own_ids(store: Store, api: str) -> None:
     events: list[OperationEvent] = []
-    with store.open(on_operation=events.append) as saver:
-        tenant = saver.for_tenant("acme")
-        tenant.put(config("t"), checkpoint("1"), metadata(), {})
-        tenant.put_writes(config("t", "1"), [("a", 1)], "task")
-        tenant.get_tuple(config("t"))
-        list(tenant.list(config("t")))
-        tenant.delete_thread("t")
+
+    async def work() -> None:
+        with store.open(on_operation=events.append) as saver:
+            tenant = Client(saver.for_tenant("acme"), api)
+            await tenant.put(config("t"), checkpoint("1"), metadata(), {})
+            await tenant.put_writes(config("t", "1"), [("a", 1)], "task")
+            await tenant.get_tuple(config("t"))
+            await tenant.all(config("t"))
+            await tenant.delete_thread("t")
+            await saver.aclose()
+
+    asyncio.run(work())
     assert [event.thread_id for event in events] == ["t"] * 5
 
 

@@ -320,20 +320,31 @@ def test_a_damaged_thread_does_not_stop_a_sweep(
     with pytest.raises(CorruptCheckpoint, match="list of channels, or of their versions, is damaged"):
         saver.prune(["b"])
     for dry_run in (True, False):
+        caplog.clear()
         done = saver.sweep(Retention(older_than=30 * DAY), dry_run=dry_run)
         assert (done.threads, done.deleted_threads) == (3, 2)
         assert "leaves thread 'b' as it is" in caplog.text
     assert [saver.thread_exists(name) for name in "abc"] == [False, True, False]
 
 
-async def test_a_saver_is_closed_on_the_loop_that_its_sweep_waits_for(postgres_url: str) -> None:
+async def test_a_saver_is_closed_on_the_loop_that_its_sweep_waits_for(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The connection belongs to the loop, which stands still while it closes the saver."""
+    waits = threading.Event()
+    schedule = asyncio.run_coroutine_threadsafe
+
+    def scheduled(*args: Any) -> Any:
+        waits.set()
+        return schedule(*args)
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", scheduled)
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
         saver = PostgresSaver(connection)
         await saver.asetup()
         waiting = PostgresSaver(connection, retention=Retention(older_than=DAY, every=0.001))
-        worker = next(each for each in threading.enumerate() if each.name == "checkpoint-sweep")
-        time.sleep(0.5)  # noqa: ASYNC251  # The loop stands still, so the sweep waits for it by now.
+        (worker,) = (each for each in threading.enumerate() if each.name == "checkpoint-sweep")
+        assert waits.wait(300)  # The loop stands still.
         waiting.close()
         await asyncio.to_thread(worker.join)
 
@@ -348,4 +359,6 @@ def test_a_hook_may_close_the_saver_that_sweeps(store: Store) -> None:
             closed.set()
 
     saver = store.open(retention=Retention(older_than=DAY, every=0.1), on_operation=close)
+    (worker,) = (each for each in threading.enumerate() if each.name == "checkpoint-sweep")
     assert closed.wait(300)
+    worker.join()

@@ -200,7 +200,7 @@ def bar(threads: int) -> str:
 
 def test_an_export_stopped_by_ctrl_c_can_be_started_again(cli: Cli, tmp_path: Path) -> None:
     # Enough rows for a second, so that the interrupt comes in the middle.
-    number, options = (3000, {"synchronous": "OFF"}) if cli.store.kind == "sqlite" else (1500, {})
+    number, options = (8000, {"synchronous": "OFF"}) if cli.store.kind == "sqlite" else (1500, {})
     with cli.store.open(**options) as saver:
         fill(saver, number, 1)
     code, shown = on_terminal(

@@ -226,8 +226,8 @@ async def test_a_refusal_says_that_the_attempt_without_a_reply_may_have_taken_ef
 
             monkeypatch.setattr(RetryPolicy, "pause", meanwhile)
             said = f"{name} was retried because no answer came; an earlier attempt may have succeeded. Then: "
-            # A copy has read the outline and the chunks, and changed the rows, before it commits.
-            proxy.cut_next("before the answer", after=3 if name == "copy_thread" else 0)
+            # A copy has looked at the target, and copied the rows, before it commits.
+            proxy.cut_next("before the answer", after=2 if name == "copy_thread" else 0)
             with pytest.raises(error, match=said):
                 await call()
             assert not proxy.armed

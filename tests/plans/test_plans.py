@@ -151,7 +151,7 @@ def test_sqlite_reads_the_readable_view_by_index(
 def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[str], owner: bool) -> None:
     threads = sorted({f"t{run_id[3]}" for run_id in run_ids if run_id != "unknown"})
     outline = an_outline(100)
-    removal = Removal(outline, of_runs(outline, ["run7-3"]))
+    removal = Removal(outline, of_runs(outline, {"run7-3"}))
     ids = POSTGRES.array(run_ids)
     names = "select_outline", "select_labels", "select_written"
     deletions = [POSTGRES.ask(*names, thread_id=thread_id, run_ids=ids) for thread_id in threads]
