@@ -193,7 +193,7 @@ class Lifecycle(ABC):
             yield make_searchable(self._dialect, missing)
 
     def close(self) -> None:
-        """Close what this saver opened; you cannot use it afterwards.
+        """Close what this saver opened; you cannot use it afterwards. On an event loop, it does not wait for a sweep.
 
         Connections and pools that you passed in stay open. A saver that `for_tenant` returned is closed together with
         the saver that it came from, so closing it does nothing.

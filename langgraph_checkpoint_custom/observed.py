@@ -155,7 +155,8 @@ def _location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
             return what.thread_id, what.checkpoint_ns
     thread_id = arguments.get("thread_id", arguments.get("source"))
     if thread_id and thread_id.startswith(TENANT_MARK):  # A statement of a tenant has the stored id.
-        thread_id = thread_id.split(TENANT_MARK, 2)[2]
+        _, tenant, own = thread_id.split(TENANT_MARK, 2)
+        thread_id = own if tenant else thread_id
     return thread_id, arguments.get("checkpoint_ns")
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, follow
-from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint, ThreadBusy
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, flag
 from langgraph_checkpoint_custom.model.records import ThreadPage, ThreadRecord
@@ -300,7 +300,10 @@ def _sweep(
             return True
         if not dry_run:
             yield begin_visits(d, thread_ids, begun)
-        found: Sequence[Kept] = yield kept_threads(d, codec, thread_ids, policy, begun)
+        try:
+            found: Sequence[Kept] = yield kept_threads(d, codec, thread_ids, policy, begun)
+        except CorruptCheckpoint:  # One of them is damaged.
+            found = ()
         kept = {each.thread_id for each in found}
         limits.has_read()
         if found and not dry_run:
@@ -310,7 +313,13 @@ def _sweep(
             yield from limits.rest()
             if limits.is_over():
                 return False
-            outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
+            try:
+                outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
+            except CorruptCheckpoint as error:
+                _leave(thread_id, error)
+                if not dry_run:
+                    yield rearm_kept(d, [Kept(thread_id, applies=False, due_at=begun + WEEK)], begun)
+                continue
             swept.add(Swept(*outcome))
             if dry_run and outcome.deleted:
                 swept.would_delete.append((d.tenant, thread_id))
@@ -380,7 +389,11 @@ def _limit_bytes(
             elif dry_run:
                 is_gone = not (yield labels_of_thread(d, thread_id))
             else:
-                is_gone = yield delete_unless_it_fits(d, thread_id, room)
+                try:
+                    is_gone = yield delete_unless_it_fits(d, thread_id, room)
+                except CorruptCheckpoint as error:
+                    is_gone = False
+                    _leave(thread_id, error)
             swept.threads += 1
             if not is_gone:
                 swept.kept_bytes += size.bytes
@@ -392,6 +405,10 @@ def _limit_bytes(
         return True
 
     yield from limits.pages(read, [ThreadPage(AFTER_ALL, "", (), PAGE)], visit)
+
+
+def _leave(thread_id: str, error: CorruptCheckpoint) -> None:
+    _LOG.warning("a sweep leaves thread %r as it is: %s", thread_id, error)
 
 
 def now() -> datetime:

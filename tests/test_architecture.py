@@ -241,10 +241,8 @@ CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "
 CONTINUING = {
     "select_sends_of",
     "select_values_of",
-    "begin_settings",
     "read_table_in_order",
-    "end_settings",
-    "release_settings",
+    "read_as_before",
     "limit_waiting",
     "free_pages",
     "give_back_page",

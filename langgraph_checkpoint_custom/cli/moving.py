@@ -330,11 +330,11 @@ def _complain_of(problems: Mapping[str, str]) -> None:
 
 
 def _end(problems: Mapping[str, str], *, named: bool = False) -> None:
-    """Print the problems, or their number if they are named already; if there are any, exit with 1."""
+    """Print the problems, or their number if they were printed before; if there are any, exit with 1."""
     if not problems:
         return
     if named:
-        complain(f"{counted(len(problems), 'problem')}, named above")
+        complain(f"{counted(len(problems), 'problem')}, see above")
     else:
         _complain_of(problems)
     raise typer.Exit(1)

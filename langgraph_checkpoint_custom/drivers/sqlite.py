@@ -174,7 +174,7 @@ class SqliteDriver:
             try:
                 self._connections.writing("commit", max(call.since for call in calls), self._together, calls)
                 return
-            except Exception:  # Each call gets its own error, if any.
+            except BaseException:  # Each call gets its own error, if any.
                 pass
         for call in calls:
             self._store_alone(call)

@@ -56,12 +56,12 @@ class Workers:
         self.perform = perform
         self._name = name
         self._most = threads
-        self._calls: SimpleQueue[Call | None] = SimpleQueue()  # None ends an OS thread.
+        self._calls: SimpleQueue[Call | None] = SimpleQueue()  # None ends the OS threads.
         self._idle: list[None] = []  # One for each OS thread that no call is meant for.
         self._threads: list[threading.Thread] = []
         self._closed = False
-        self._lock = threading.Lock()  # After the last None, no call comes.
-        weakref.finalize(self, _end, self._calls, self._threads)
+        self._lock = threading.Lock()  # After None, no call comes.
+        weakref.finalize(self, self._calls.put, None).atexit = False  # At exit, the driver is closed.
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         """Make a call and return its result; a cancelled call is not made, unless it was begun."""
@@ -80,26 +80,24 @@ class Workers:
     def _start(self) -> None:
         # They keep no process alive.
         thread = threading.Thread(target=_serve, args=(self._calls, self._idle), name=self._name, daemon=True)
+        self._threads.append(thread)  # First: a signal may interrupt the wait for its start.
         try:
             thread.start()
-        except RuntimeError as error:
+        except BaseException as error:
+            if thread.ident is None:
+                self._threads.remove(thread)
+            if not isinstance(error, RuntimeError):
+                raise
             if not self._threads:
                 refuse(error)
-        else:
-            self._threads.append(thread)
 
     def shut_down(self) -> None:
         """Make the calls that wait, and end the OS threads."""
         with self._lock:
             self._closed = True
-            _end(self._calls, self._threads)
+            self._calls.put(None)
         for thread in self._threads:
             thread.join()
-
-
-def _end(calls: SimpleQueue[Call | None], threads: Sequence[threading.Thread]) -> None:
-    for _ in threads:
-        calls.put(None)
 
 
 def _serve(calls: SimpleQueue[Call | None], idle: list[None]) -> None:
@@ -119,6 +117,7 @@ def _serve(calls: SimpleQueue[Call | None], idle: list[None]) -> None:
         idle.append(None)  # First, so that the next call of the task is for this OS thread.
         _report(batch)
         del call, batch, perform
+    calls.put(None)  # For the next OS thread.
 
 
 def _batch(call: Call | None, calls: SimpleQueue[Call | None]) -> list[Call]:
@@ -154,6 +153,8 @@ def _settle(calls: Sequence[Call]) -> None:
         if not call.future.done():  # It may have been cancelled.
             if call.error is None:
                 call.future.set_result(call.result)
+            elif isinstance(call.error, StopIteration):  # No future takes it.
+                call.future.set_exception(RuntimeError("a call raised StopIteration"))
             else:
                 call.future.set_exception(call.error)
         call.error = None  # Its traceback refers to the call.

@@ -226,29 +226,37 @@ def work_out(found: T | Offload) -> T:
 
 
 def follow(steps: Generator[Q, Any, T], answer: Callable[[Q], Any]) -> T:
-    """Answer each request of a generator; returns what the generator returns."""
+    """Answer each request of a generator; an error is raised in it. Returns what the generator returns."""
+    resume: Callable[[Any], Q] = steps.send
     try:
-        reply = None
+        reply: Any = None
         while True:
             try:
-                request = steps.send(reply)
+                request = resume(reply)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-            reply = answer(request)
+            try:
+                resume, reply = steps.send, answer(request)
+            except Exception as error:
+                resume, reply = steps.throw, error
     finally:
         steps.close()
 
 
 async def afollow(steps: Generator[Q, Any, T], answer: Callable[[Q], Awaitable[Any]]) -> T:
     """Async version of `follow`; the answers are awaited."""
+    resume: Callable[[Any], Q] = steps.send
     try:
-        reply = None
+        reply: Any = None
         while True:
             try:
-                request = steps.send(reply)
+                request = resume(reply)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-            reply = await answer(request)
+            try:
+                resume, reply = steps.send, await answer(request)
+            except Exception as error:
+                resume, reply = steps.throw, error
     finally:
         steps.close()
 

@@ -81,6 +81,8 @@ def _decoded(text: str) -> list[str]:
         found: list[str] = _DECODER.raw_decode(text)[0]  # json.loads also looks for white space: twice the time.
     except ValueError as error:
         raise names_are_damaged() from error
+    if type(found) is not list or not {str}.issuperset(map(type, found)):
+        raise names_are_damaged()
     return found
 
 

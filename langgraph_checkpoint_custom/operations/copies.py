@@ -60,8 +60,8 @@ def fork_thread(
     Round trips: 4, with the end of the transaction. One more for each of these: to find the chunks of values; for
         checkpoints older than format 4. 3 if an earlier attempt has made the fork.
     Rows: all checkpoints of the source without values, and what is copied.
-    Idempotent: yes, as long as no run has continued in the target. A target with writes that the source does not have
-        is refused: a run has begun there.
+    Idempotent: yes, as long as no run has continued in the target. A target without
+        checkpoints and with writes that the source does not have is refused: a run has begun there.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint, Contention.
     """
     outlined, there, others = yield d.select_outlines(source, target)

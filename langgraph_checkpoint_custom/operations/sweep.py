@@ -13,7 +13,6 @@ rule has found is late by a week, and never missed.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence, Set
 from datetime import datetime, timedelta, timezone
 from hashlib import sha256
@@ -24,7 +23,7 @@ from zlib import crc32
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation, together
-from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
+from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.filter import Condition, matches
 from langgraph_checkpoint_custom.model.id_times import IdRange, ids_between
 from langgraph_checkpoint_custom.model.keys import Key, Range, right_above
@@ -34,8 +33,6 @@ from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, remove
 from langgraph_checkpoint_custom.operations.sizes import ALL, SizeRow, Total
 from langgraph_checkpoint_custom.operations.thread_states import waiting
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-
-_LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 # Seconds after which each thread is visited again.
 WEEK = 7 * 86_400.0
@@ -149,7 +146,7 @@ def sweep_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Polic
         return Outcome()
     removal = found.removal
     again = d.ask("rearm_thread", thread_id=thread_id, due_at=found.due_at, seen=found.seen)
-    if removal is None or not (removal.gone or removal.hidden):
+    if not (removal.gone or removal.hidden):
         yield again
         return Outcome(found.applies)
     sizes = d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL).statements
@@ -197,7 +194,7 @@ def kept_threads(
     return [
         Kept(thread_id, found.applies, found.due_at)
         for thread_id, found in zip(thread_ids, verdicts, strict=True)
-        if found and found.seen is not None and found.removal and not (found.removal.gone or found.removal.hidden)
+        if found and found.seen is not None and not (found.removal.gone or found.removal.hidden)
     ]
 
 
@@ -220,8 +217,8 @@ def look_at_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Pol
     Rows: all checkpoints of the thread, without values.
     """
     found = yield from _verdict(d, codec, thread_id, policy, now)
-    if found is None or found.removal is None:
-        return Outcome(found is not None and found.applies)
+    if found is None:
+        return Outcome()
     freed = 0
     if found.removal.empties():
         (sizes,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
@@ -233,14 +230,14 @@ class _Verdict(NamedTuple):
     """What a sweep does with a thread.
 
     Attributes:
-        removal: What goes; None if this cannot be decided, because rows of the thread are damaged.
+        removal: What goes.
         removed: How many of the checkpoints go that are not hidden.
         applies: Whether the policy applies to the thread.
         due_at: When to visit it again.
         seen: When it was due, if it has a row.
     """
 
-    removal: Removal | None
+    removal: Removal
     removed: int
     applies: bool
     due_at: float
@@ -302,16 +299,11 @@ def _verdict(
     wait = WEEK * (1 - crc32(thread_id.encode()) / 2**33)  # Not all threads in the same hour.
     keep, wait = fate(policy, thread, wait)
 
-    def decide() -> tuple[Removal | None, int]:
+    def decide() -> tuple[Removal, int]:
         chosen: Set[Place] = set()
         if keep is not None:
             chosen = superseded(outline, keep) if keep else outline.rows.keys()
-        try:
-            return Removal(outline, chosen), sum(not outline.rows[place].hidden for place in chosen)
-        except CorruptCheckpoint as error:
-            if most is None:
-                _LOG.warning("a sweep leaves thread %r as it is: %s", thread_id, error)
-            return None, 0
+        return Removal(outline, chosen), sum(not outline.rows[place].hidden for place in chosen)
 
     removal, removed = yield from offload(len(rows) * DECISION_BYTES, decide)
     return _Verdict(removal, removed, thread.is_wanted or ttl is not None, now + wait, seen)

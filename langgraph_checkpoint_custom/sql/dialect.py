@@ -456,7 +456,7 @@ class SqlDialect(ABC):
     def _with_key(self, statement: Statement, key: str) -> Statement:
         return statement._replace(sql=with_key(statement.sql, key, key.replace("%", self._percent)))
 
-    # Deletions and copies, which are decided by an outline: model/outline.py
+    # Deletions and forks, which are decided by an outline (model/outline.py), and copies
 
     def lock_threads(self, thread_ids: Sequence[str]) -> RoundTrip | None:
         """Hold the locks of these threads alone until the transaction ends; None on SQLite, which has one writer."""

@@ -162,10 +162,9 @@ class PostgresDialect(SqlDialect):
         return self.ask("rows_of_latest" if key.checkpoint_id is None else "rows_of_exact", **key._asdict())
 
     def select_matching_keys(self, page: Page, limit: int) -> RoundTrip:
-        """Read keys that match, in the order of the table, with settings for that, which end with a savepoint."""
+        """Read keys that match, in the order of the table, with settings for that."""
         trip = super().select_matching_keys(page, limit)
-        before = self.ask("begin_settings", "read_table_in_order").statements
-        after = self.ask("end_settings", "release_settings").statements
+        before, after = self._statements("read_table_in_order"), self._statements("read_as_before")
         return trip._replace(before=(*trip.before, *before), after=(*after, *trip.after))
 
     def _of_keys(

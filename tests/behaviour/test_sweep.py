@@ -307,24 +307,38 @@ def test_an_unreadable_thread_does_not_stop_a_sweep(store: Store) -> None:
         assert saver.sweep(Retention(max_bytes=0)).deleted_threads == 1
 
 
-@pytest.mark.leaves_damage("a list of versions is changed by hand")
+# By kind of database: what is set in a row of a thread.
+DAMAGE = {
+    "shorter": {"postgres": "checkpoints SET blob_versions = '{}'", "sqlite": "checkpoints SET blob_versions = '[]'"},
+    "no texts": {
+        "postgres": "checkpoints SET blob_versions = '{NULL}'",
+        "sqlite": "checkpoints SET blob_versions = '[[]]'",
+    },
+    "no list": {"postgres": "blobs SET chunks = '7'", "sqlite": "checkpoints SET blob_versions = '7'"},
+    "no JSON": {"postgres": "blobs SET chunks = '['", "sqlite": "blobs SET chunks = '['"},
+}
+
+
+@pytest.mark.leaves_damage("lists of names are changed by hand")
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_thread_does_not_stop_a_sweep(
-    saver: CheckpointSaver, database: Database, caplog: pytest.LogCaptureFixture
+    saver: CheckpointSaver, database: Database, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    """Its list of versions is shorter than that of its channels. A prune says so; a sweep goes on with the others."""
-    for name in ("a", "b", "c"):
+    """A prune says what is damaged; a sweep leaves the thread, says so, and goes on with the others."""
+    for name in ("a", "b", "c", "d"):
         for number in (1, 2):
-            put(saver, name, number, days=40)
-    empty = "'{}'" if database.kind == "postgres" else "'[]'"
-    database.run(f"UPDATE checkpoints SET blob_versions = {empty} WHERE thread_id = 'b'")
-    with pytest.raises(CorruptCheckpoint, match="list of channels, or of their versions, is damaged"):
+            put(saver, name, number, days=1 if name == "d" else 40)
+    database.run(f"UPDATE {DAMAGE[damage][database.kind]} WHERE thread_id = 'b'")
+    with pytest.raises(CorruptCheckpoint, match=r"is damaged|is not a list of names"):
         saver.prune(["b"])
-    for dry_run in (True, False):
-        caplog.clear()
-        done = saver.sweep(Retention(older_than=30 * DAY), dry_run=dry_run)
-        assert (done.threads, done.deleted_threads) == (3, 2)
-        assert "leaves thread 'b' as it is" in caplog.text
-    assert [saver.thread_exists(name) for name in "abc"] == [False, True, False]
+    done = saver.sweep(Retention(older_than=30 * DAY))
+    assert (done.threads, done.deleted_threads, done.complete) == (3, 2, True)
+    assert "leaves thread 'b' as it is" in caplog.text
+    assert [saver.thread_exists(name) for name in "abcd"] == [False, True, False, True]
+    caplog.clear()
+    assert saver.sweep(Retention(max_bytes=0)).deleted_threads == 1
+    assert "leaves thread 'b' as it is" in caplog.text
+    assert [saver.thread_exists(name) for name in "bd"] == [True, False]
 
 
 async def test_a_saver_is_closed_on_the_loop_that_its_sweep_waits_for(

@@ -142,7 +142,7 @@ def test_follow_names_a_problem_when_it_is_seen_and_once(cli: Cli, official: Off
             following.send_signal(signal.SIGINT)
             rest = output.read()
             assert following.wait() == 1
-    assert "error: 1 problem, named above" in rest
+    assert "error: 1 problem, see above" in rest
     assert "it went on" not in rest
 
 

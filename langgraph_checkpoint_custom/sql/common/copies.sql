@@ -3,20 +3,20 @@
 
 -- name: select_not_in_source
 -- A checkpoint of the target that the source does not have or has in another form, or to which somebody wrote what the
--- source does not have.
+-- source does not have. IS NOT TRUE: as in copy_writes.
 SELECT t.checkpoint_id FROM langgraph_checkpoint.checkpoints t
-WHERE t.thread_id = %(target)s AND NOT EXISTS (
+WHERE t.thread_id = %(target)s AND EXISTS (
     SELECT 1 FROM langgraph_checkpoint.checkpoints s
     WHERE s.thread_id = %(thread_id)s AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
     AND coalesce(s.parent_id, '') = coalesce(t.parent_id, '') AND s.hidden = t.hidden
-)
+) IS NOT TRUE
 UNION ALL
 SELECT t.checkpoint_id FROM langgraph_checkpoint.writes t
-WHERE t.thread_id = %(target)s AND NOT EXISTS (
+WHERE t.thread_id = %(target)s AND EXISTS (
     SELECT 1 FROM langgraph_checkpoint.writes s
     WHERE s.thread_id = %(thread_id)s AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
     AND s.task_id = t.task_id AND s.idx = t.idx AND s.type = t.type AND s.value = t.value
-)
+) IS NOT TRUE
 LIMIT 1
 
 -- fragment: copied_checkpoints

@@ -171,21 +171,30 @@ WHERE NOT hidden AND checkpoint_id >= %(floor)s AND (checkpoint_id, checkpoint_n
 -- include: matches_filter
 ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 
--- name: begin_settings
--- SQLite needs no settings. The transaction may be the caller's and go on: end_settings gives it back its own ones.
-SAVEPOINT settings
-
 -- name: read_table_in_order
--- SQLite has no such settings.
-SELECT set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)
+-- SQLite has no such settings. The transaction may be the caller's and go on, so those that it has are kept meanwhile,
+-- also if this is sent twice.
+SELECT
+    set_config('langgraph_checkpoint_custom.indexscan', coalesce(
+        nullif(current_setting('langgraph_checkpoint_custom.indexscan', true), ''), current_setting('enable_indexscan')
+    ), true),
+    set_config('langgraph_checkpoint_custom.seqscan', coalesce(
+        nullif(current_setting('langgraph_checkpoint_custom.seqscan', true), ''), current_setting('enable_seqscan')
+    ), true),
+    set_config('enable_indexscan', 'off', true),
+    set_config('enable_seqscan', 'off', true)
 
--- name: end_settings
--- As begin_settings.
-ROLLBACK TO SAVEPOINT settings
-
--- name: release_settings
--- As begin_settings.
-RELEASE SAVEPOINT settings
+-- name: read_as_before
+-- Gives the transaction its settings back.
+SELECT
+    set_config('enable_indexscan', coalesce(
+        nullif(current_setting('langgraph_checkpoint_custom.indexscan', true), ''), current_setting('enable_indexscan')
+    ), true),
+    set_config('enable_seqscan', coalesce(
+        nullif(current_setting('langgraph_checkpoint_custom.seqscan', true), ''), current_setting('enable_seqscan')
+    ), true),
+    set_config('langgraph_checkpoint_custom.indexscan', '', true),
+    set_config('langgraph_checkpoint_custom.seqscan', '', true)
 
 -- name: rows_of_latest
 -- differs: one statement reads the blobs and their chunks, too, so that there is one round trip.

@@ -1,7 +1,7 @@
 -- The statements for PostgreSQL 14 and later.
 --
 -- Every statement of the hot path names one thread. Rows are looked up by key in LATERAL subqueries that the planner
--- cannot turn into a join over a complete thread, because of OFFSET 0 or LIMIT 1; the same holds in NOT EXISTS. The
+-- cannot turn into a join over a complete thread, because of OFFSET 0 or LIMIT 1, or EXISTS IS TRUE. The
 -- planner's estimates are worst for the threads that matter. To find out whether there is any row for the first columns
 -- of a key, a statement uses max(), min() or ORDER BY and LIMIT. With EXISTS alone, the planner would expect many such
 -- rows and read the table from its start. tests/plans/test_plans.py shows these plans.
