@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
@@ -98,9 +98,12 @@ class SqliteDriver:
 
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
-        if op.access not in _SHARE or self._read_only:
-            return await self._readers.run(self.run, op)
-        return await self._writers.run(self._answer, op)
+        work: Callable[..., Any] = self.run
+        workers = self._readers
+        if op.access in _SHARE and not self._read_only:
+            work, workers = self._answer, self._writers
+        result: T = await workers.run(work, op)
+        return result
 
     def look(self, op: Operation[T]) -> T:
         """Run a read without creating or migrating tables."""
