@@ -171,30 +171,34 @@ WHERE NOT hidden AND checkpoint_id >= %(floor)s AND (checkpoint_id, checkpoint_n
 -- include: matches_filter
 ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 
+-- fragment: settings_of_caller
+-- What is kept, or else what is set: so it stays, also if a statement is sent twice.
+FROM (
+    SELECT
+        coalesce(nullif(current_setting('langgraph_checkpoint_custom.indexscan', true), ''),
+            current_setting('enable_indexscan')) AS indexscan,
+        coalesce(nullif(current_setting('langgraph_checkpoint_custom.seqscan', true), ''),
+            current_setting('enable_seqscan')) AS seqscan
+    OFFSET 0
+) AS own
+
 -- name: read_table_in_order
--- SQLite has no such settings. The transaction may be the caller's and go on, so those that it has are kept meanwhile,
--- also if this is sent twice.
+-- SQLite has no such settings. The transaction may be the caller's and go on, so its own ones are kept meanwhile.
 SELECT
-    set_config('langgraph_checkpoint_custom.indexscan', coalesce(
-        nullif(current_setting('langgraph_checkpoint_custom.indexscan', true), ''), current_setting('enable_indexscan')
-    ), true),
-    set_config('langgraph_checkpoint_custom.seqscan', coalesce(
-        nullif(current_setting('langgraph_checkpoint_custom.seqscan', true), ''), current_setting('enable_seqscan')
-    ), true),
+    set_config('langgraph_checkpoint_custom.indexscan', indexscan, true),
+    set_config('langgraph_checkpoint_custom.seqscan', seqscan, true),
     set_config('enable_indexscan', 'off', true),
     set_config('enable_seqscan', 'off', true)
+-- include: settings_of_caller
 
 -- name: read_as_before
 -- Gives the transaction its settings back.
 SELECT
-    set_config('enable_indexscan', coalesce(
-        nullif(current_setting('langgraph_checkpoint_custom.indexscan', true), ''), current_setting('enable_indexscan')
-    ), true),
-    set_config('enable_seqscan', coalesce(
-        nullif(current_setting('langgraph_checkpoint_custom.seqscan', true), ''), current_setting('enable_seqscan')
-    ), true),
+    set_config('enable_indexscan', indexscan, true),
+    set_config('enable_seqscan', seqscan, true),
     set_config('langgraph_checkpoint_custom.indexscan', '', true),
     set_config('langgraph_checkpoint_custom.seqscan', '', true)
+-- include: settings_of_caller
 
 -- name: rows_of_latest
 -- differs: one statement reads the blobs and their chunks, too, so that there is one round trip.
