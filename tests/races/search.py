@@ -8,7 +8,7 @@ A call happens at one moment, with one exception, `Verdict.LATE`. A call that st
 `put_writes`) never waits, and neither does `unlabel`. So a deletion may have looked before that, and become visible
 after it. The result is as if the deletion had come first, but a reader in between sees the row and not yet the
 deletion. The same applies to a copy or a fork: the target has what its source had when the copy looked, and calls for
-all threads that run meanwhile do not see the target.
+all threads that run meanwhile do not see the target. It looks at the target before it looks at the source.
 """
 
 from __future__ import annotations
@@ -189,6 +189,9 @@ class _Search:
                     return True
             for each in pending:
                 others = tuple(other for other in pending if other is not each)
+                later = self._looking_later(each, state)
+                if later != each and self.finds_order(done, state, (*others, later)):
+                    return True
                 self._order.append(each.step)
                 for left in self._committed(each, state):
                     if self.finds_order(done | 1 << each.step, left, others):
@@ -254,6 +257,14 @@ class _Search:
         if not pending or not self._never_waits(number):
             return pending
         return tuple(each._replace(after=(*each.after, number)) for each in pending)
+
+    def _looking_later(self, each: Pending, state: State) -> Pending:
+        """A copy or a fork that has looked at the target, and looks at its source only now."""
+        effect = self._steps[each.step].effect
+        if effect.call.name not in ("copy_thread", "fork_thread"):
+            return each
+        sources = self._model.reaches(effect, each.base) - self._model.changes(effect, each.base)
+        return each._replace(base=each.base.having({name: state.content(name) for name in sources}))
 
     def _committed(self, each: Pending, state: State) -> list[State]:
         """The states after a pending step is committed: as if the later rows had come after it."""

@@ -90,6 +90,18 @@ def test_two_concurrent_deletions_do_not_delete_everything(store: Store) -> None
     assert store.verdict(store.left(Call("delete_thread", ("t",))), *history) is Verdict.WRONG
 
 
+def test_a_copy_looks_at_its_target_before_its_source(store: Store) -> None:
+    copy, to_target, to_source = Call("copy_thread", ("t", "u")), small(5, "u"), small(4)
+    stored = ("ok", exact(config_of(("u", "", id_of(5)))))
+    left = store.left(to_source, copy, to_target)
+    assert (
+        store.verdict(left, (copy, 0, 9, OK), (to_target, 1, 2, stored), (to_source, 3, 4, config(4))) is Verdict.LATE
+    )
+    assert (
+        store.verdict(left, (copy, 0, 2, OK), (to_target, 1, 3, stored), (to_source, 4, 5, config(4))) is Verdict.WRONG
+    )
+
+
 def test_every_thread_is_checked(store: Store) -> None:
     copy = Call("copy_thread", ("t", "u"))
     history = [(copy, 1, 2, OK), (PRUNE, 1, 2, OK)]
