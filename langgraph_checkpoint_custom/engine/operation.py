@@ -158,14 +158,12 @@ class Driver(Protocol):
 
 
 def operation(
-    access: Access, *, locks: Sequence[str] = (), reports_change: bool = False, checks_first: bool = False
+    access: Access, *, reports_change: bool = False, checks_first: bool = False
 ) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:
     """Turn a generator function into a function that creates an `Operation`.
 
     Args:
         access: What it does to the database.
-        locks: For an "exclusive" operation, the arguments that name the threads to lock. The argument `d` is the
-            dialect.
         reports_change: Whether its result says if something was changed.
         checks_first: Whether it stores by what it has read before.
     """
@@ -177,17 +175,9 @@ def operation(
         def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
             return {**dict(zip(names, args, strict=False)), **kwargs}
 
-        def locked(*args: P.args, **kwargs: P.kwargs) -> Steps[T]:
-            given = arguments(args, kwargs)
-            if lock := given["d"].lock_threads([given[name] for name in locks]):
-                yield lock
-            return (yield from function(*args, **kwargs))
-
-        steps = locked if locks else function
-
         @wraps(function)
         def make(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
-            start, given = partial(steps, *args, **kwargs), partial(arguments, args, kwargs)
+            start, given = partial(function, *args, **kwargs), partial(arguments, args, kwargs)
             return Operation(name, access, start, given, reports_change, checks_first)
 
         return make

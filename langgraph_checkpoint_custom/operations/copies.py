@@ -12,17 +12,18 @@ belong to a later state than the checkpoints. Then the transaction is rolled bac
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Steps, offload, one_trip, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, Contention, ThreadExists
-from langgraph_checkpoint_custom.model.filter import project
+from langgraph_checkpoint_custom.model.filter import canonical, project
 from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_metadata
-from langgraph_checkpoint_custom.model.outline import Copies, Outline, branch
+from langgraph_checkpoint_custom.model.outline import BlobPlace, Copies, Outline, branch
 from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, chunks_of, sends_for
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -43,12 +44,29 @@ def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
     Raises: ThreadExists, Contention.
     Source: BaseCheckpointSaver.copy_thread.
     """
-    others, ((count,),) = yield d.select_for_copy(source, target)
+    names = "select_not_in_source", "count_checkpoints"
+    others, ((count,),) = yield d.ask(*names, lock="shared", thread_id=source, target=target)
     if others:
         raise _thread_exists(target, others[0][0], "copied")
     if count:
-        *_, ((now,),) = yield d.copy_thread(source, target)
+        *_, ((now,),) = yield copied(d, source, target)
         _refuse_new("copy_thread", source, count, now)
+
+
+def copied(d: SqlDialect, source: str, target: str) -> RoundTrip:
+    """Return what copies all rows of a thread. The last reply is the number of its checkpoints."""
+    names = "copy_checkpoints", "copy_blobs", "copy_writes", "copy_labels"
+    copy = d.ask(*names, thread_id=source, hidden=False, **_to(source, target))
+    return one_trip([copy, *_after(d, source, target)])
+
+
+def _to(source: str, target: str) -> dict[str, Any]:
+    """Return the target, and both ids as they are in the plaintext metadata, where one replaces the other."""
+    return {"target": target, "source_json": canonical(source), "target_json": canonical(target)}
+
+
+def _after(d: SqlDialect, source: str, target: str) -> Sequence[RoundTrip]:
+    return d.ask("arm_thread", thread_id=target), d.ask("count_checkpoints", thread_id=source)
 
 
 @operation("exclusive")
@@ -64,7 +82,8 @@ def fork_thread(
         checkpoints and with writes that the source does not have is refused: a run has begun there.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint, Contention.
     """
-    outlined, there, others = yield d.select_outlines(source, target)
+    asked = d.ask("select_outline", "select_not_in_source", lock="shared", thread_id=source, target=target)
+    outlined, others, there = yield one_trip([asked, d.ask("select_outline", thread_id=target)])
     sends = yield from sends_for(d, source, outlined)
     outline = yield from offload(len(outlined) * DECISION_BYTES, Outline, outlined, None, sends)
     point = outline.root(checkpoint_id, run_id)
@@ -100,10 +119,31 @@ def fork_thread(
 
     start, copies = yield from offload(len(data) + len(outlined) * DECISION_BYTES, decide)
     blobs = copies.blobs | (yield from chunks_of(d, source, copies.blobs))
-    *_, ((now,),) = yield d.store_fork(source, target, copies, blobs, start)
+    *_, ((now,),) = yield forked(d, source, target, copies, blobs, start)
     if copies.is_open:
         _refuse_new("fork_thread", source, len(outlined), now)
     return config_of(target, "", point)
+
+
+def forked(
+    d: SqlDialect, source: str, target: str, copies: Copies, blobs: Collection[BlobPlace], start: Mapping[str, Any]
+) -> RoundTrip:
+    """Return what stores copies, with these blobs. The last reply is the number of the source's checkpoints.
+
+    `start` has the id of the checkpoint that the fork starts from, and its new metadata.
+    """
+    shown, to = copies.checkpoints - copies.hidden, _to(source, target)
+    return one_trip(
+        [
+            d.ask_keys("fork_checkpoints", source, shown, hidden=False, **to),
+            d.ask_keys("fork_checkpoints", source, copies.hidden, hidden=True, **to),
+            d.ask_keys("cut_parents", target, copies.cut),
+            d.ask_keys("fork_blobs", source, blobs, target=target),
+            d.ask_keys("fork_writes", source, copies.written, target=target),
+            d.ask("mark_fork", thread_id=target, **start),
+            *_after(d, source, target),
+        ]
+    )
 
 
 def _thread_exists(target: str, checkpoint_id: str, done: str) -> ThreadExists:

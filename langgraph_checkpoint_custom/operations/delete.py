@@ -19,7 +19,15 @@ from types import MappingProxyType
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom.engine.operation import Row, Statement, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import (
+    RoundTrip,
+    Row,
+    Statement,
+    Steps,
+    offload,
+    one_trip,
+    operation,
+)
 from langgraph_checkpoint_custom.errors import CheckpointLabelled
 from langgraph_checkpoint_custom.model.keys import Key, config_of
 from langgraph_checkpoint_custom.model.outline import (
@@ -182,7 +190,7 @@ def remove(
 
     Round trips: 1, or 0 if nothing changes; 2 more if values with chunks go, of which remaining ones may share some.
     """
-    blobs, change = d.delete_blobs(thread_id, removal.blobs), d.remove(thread_id, removal, emptied, run_ids)
+    blobs, change = d.delete_blobs(thread_id, removal.blobs), changes(d, thread_id, removal, emptied, run_ids)
     if not (blobs.statements or change.statements):
         return ()
     replies = yield change._replace(statements=[*first, *blobs.statements, *change.statements, *more])
@@ -192,6 +200,29 @@ def remove(
     if chunks:
         yield d.delete_blobs(thread_id, chunks)
     return replies[: len(first)]  # type: ignore[no-any-return]  # Replies are not typed.
+
+
+def changes(
+    d: SqlDialect,
+    thread_id: str,
+    removal: Removal,
+    emptied: Mapping[Place, Collection[str]],
+    run_ids: Sequence[str] | None,
+) -> RoundTrip:
+    """Return what changes the rows, but for blobs. If no checkpoint remains, neither does the row in `threads`."""
+    runs = None if run_ids is None else d.array(run_ids)
+    trips = [
+        d.ask_keys("hide_checkpoints", thread_id, removal.hidden),
+        d.ask_keys("cut_parents", thread_id, removal.cut),
+        d.ask_keys("delete_checkpoints", thread_id, removal.gone),
+        d.ask_each("delete_label", [{"name": name} for name in removal.labels], thread_id=thread_id),
+    ]
+    for (checkpoint_ns, checkpoint_id), channels in emptied.items():
+        key, kept = Key(thread_id, checkpoint_ns, checkpoint_id), d.array(sorted(channels))
+        trips.append(d.ask("delete_writes_but", **key._asdict(), kept=kept, run_ids=runs))
+    if removal.gone and removal.empties():
+        trips.append(d.ask("drop_thread", thread_id=thread_id))
+    return one_trip(trips)
 
 
 def chunks_of(d: SqlDialect, thread_id: str, blobs: Collection[BlobPlace]) -> Steps[set[BlobPlace]]:

@@ -65,7 +65,7 @@ def get_delta_channel_history(
     if not channels:
         return {}
     asked = sorted(set(channels))
-    (rows,) = yield d.select_delta_history(key, asked)
+    (rows,) = yield d.ask("select_delta_history", **key._asdict(), asked=d.array(asked))
     size = sum(len(row[7] or b"") for row in rows)
     histories = yield from offload(size, _collect, d, codec, key, asked, rows)
     return {channel: histories[channel] for channel in channels}

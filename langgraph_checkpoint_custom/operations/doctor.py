@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, one_trip, operation
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.operations.sizes import PAGE, page_of_threads
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -155,14 +155,14 @@ def problems(
     return found
 
 
-@operation("exclusive", locks=["thread_id"])
+@operation("exclusive")
 def repair(d: SqlDialect, thread_id: str) -> Steps[int]:
     """Delete the values, chunks and labels of a thread that are unused; returns the number of rows.
 
-    Round trips: 1, or 2 if there are any; on PostgreSQL one more, for the lock.
+    Round trips: 1, or 2 if there are any.
     Idempotent: yes.
     """
-    replies = yield d.ask(*TABLES, **d.only(thread_id)._asdict())
+    replies = yield d.ask(*TABLES, lock="alone", thread_id=thread_id, **d.only(thread_id)._asdict())
     found = problems(d, *replies)
     blobs = [
         (one.checkpoint_ns, channel, version)
@@ -172,5 +172,6 @@ def repair(d: SqlDialect, thread_id: str) -> Steps[int]:
     ]
     labels = [one.names[-1] for one in found if one.check == "dangling label"]
     if blobs or labels:
-        yield d.delete_unused(thread_id, blobs, labels)
+        unlabelled = d.ask_each("delete_label", [{"name": name} for name in labels], thread_id=thread_id)
+        yield one_trip([d.delete_blobs(thread_id, blobs), unlabelled])
     return len(blobs) + len(labels)

@@ -156,7 +156,7 @@ def _is_text(cell: Any) -> bool:
     return isinstance(cell, str) and "\0" not in cell and bool(cell.encode() or True)
 
 
-@operation("exclusive", locks=["thread_id"])
+@operation("exclusive")
 def import_thread(
     d: SqlDialect, thread_id: str, digest: str, rows: Callable[[], Iterator[ImportedRow]], replace: bool
 ) -> Steps[None]:
@@ -174,6 +174,7 @@ def import_thread(
     Idempotent: yes.
     Raises: ThreadExists, ThreadBusy.
     """
+    yield d.ask(lock="alone", thread_id=thread_id)
     there = yield from digest_thread(d, thread_id).start()
     if there.text == digest:
         return

@@ -243,13 +243,14 @@ def page_of_threads(d: SqlDialect, within: Range, checkpoints: int = PAGE) -> St
     return within._replace(top=end), within._replace(bottom=end)
 
 
-@operation("exclusive", locks=["thread_id"])
+@operation("exclusive")
 def counted_change(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[tuple[ThreadSize, ThreadSize]]:
     """Run a write, and return the sizes of a thread before and after it. No other operation has changed it in between.
 
     Round trips: those of the write, and 2.
     Idempotent: as the write is. If the answer to an attempt was lost, the sizes are those before and after the next.
     """
+    yield d.ask(lock="alone", thread_id=thread_id)
     return (yield from _before_and_after(d, thread_id, op))
 
 

@@ -68,7 +68,9 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         if ("parent", None) in problems:
             raise _pruned(encoded.row, encoded.replayed)
         if ("hidden parent", None) in problems:
-            (rows,) = yield d.select_delta_history(_parent(encoded.row), encoded.replayed)
+            (rows,) = yield d.ask(
+                "select_delta_history", **_parent(encoded.row)._asdict(), asked=d.array(encoded.replayed)
+            )
             _, lost = ancestor_rows(d, encoded.replayed, [HistoryRow._make(row) for row in rows if row[0]])
             if lost:
                 raise _pruned(encoded.row, lost)
@@ -115,7 +117,7 @@ def put_writes(d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | N
             raise claim_lost(key.thread_id)
 
 
-@operation("exclusive", locks=["thread_id"])
+@operation("exclusive")
 def store_part(
     d: SqlDialect,
     thread_id: str,
@@ -143,6 +145,7 @@ def store_part(
     Idempotent: yes.
     Raises: as `put`.
     """
+    yield d.ask(lock="alone", thread_id=thread_id)
     if follows and not (yield from thread_exists(d, thread_id).start()):
         return False
     trips: list[RoundTrip] = []

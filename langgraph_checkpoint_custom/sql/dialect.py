@@ -22,7 +22,6 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration
-from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
     ABOVE_THREADS,
@@ -36,7 +35,7 @@ from langgraph_checkpoint_custom.model.keys import (
     WriteRow,
     right_above,
 )
-from langgraph_checkpoint_custom.model.outline import BlobPlace, Copies, Place, Removal
+from langgraph_checkpoint_custom.model.outline import BlobPlace
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.searchable import index_of, with_key
 
@@ -188,11 +187,13 @@ class SqlDialect(ABC):
     def ask(self, *names: str, lock: Literal["alone", "shared"] | None = None, **params: Any) -> RoundTrip:
         """Send the named statements with the same parameters in one round trip; `sent_for` may have others for them.
 
-        With `lock`, the lock of the parameter `thread_id` is taken before them.
+        With `lock`, the lock of the parameter `thread_id` is taken before them, and that of a `target` alone.
         """
-        locks: Sequence[Statement] = ()
+        locks: list[Statement] = []
         if lock:
-            locks = (self._lock if lock == "alone" else self._share)(params["thread_id"])
+            wanted = {params["thread_id"]: lock} | ({params["target"]: "alone"} if "target" in params else {})
+            for thread_id, how in sorted(wanted.items()):  # Always in the same order, to avoid deadlocks.
+                locks += (self._lock if how == "alone" else self._share)(thread_id)
         return self._send(*(each for name in names for each in self._statements(name, **params)), locks=locks)
 
     def has(self, name: str) -> bool:
@@ -202,6 +203,16 @@ class SqlDialect(ABC):
     def ask_each(self, name: str, many: Iterable[Mapping[str, Any]], /, **params: Any) -> RoundTrip:
         """Send the named statement in one round trip for each of many parameters, with others that are the same."""
         return self._send(*(self.statement(name, **each, **params) for each in many))
+
+    def ask_keys(self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any) -> RoundTrip:
+        """Send the named statement for the rows of keys: with two parts of checkpoints, with three of blobs."""
+        return self._send(*self._of_keys(name, thread_id, keys, **params))
+
+    @abstractmethod
+    def _of_keys(
+        self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
+    ) -> Sequence[Statement]:
+        """Return what `sent_for` has for a name, for many keys."""
 
     def statement(self, name: str, /, **params: Any) -> Statement:
         """Return the named statement with its parameters."""
@@ -426,15 +437,6 @@ class SqlDialect(ABC):
         params["ns_below"] = page.ns_below
         return self.ask("select_matching_keys", **params, filter=_filter_text(page), limit=limit)
 
-    # Delta histories
-
-    def select_delta_history(self, key: Key, channels: Sequence[str]) -> RoundTrip:
-        """Read the ancestors of a checkpoint as far as the channels need them, with their writes and values.
-
-        `HistoryRow` in `operations/delta_history.py` describes the rows.
-        """
-        return self.ask("select_delta_history", **key._asdict(), asked=self.array(channels))
-
     # Searchable keys
 
     def select_searched_threads(self, page: ThreadPage, key: str, texts: Collection[str]) -> RoundTrip:
@@ -456,115 +458,15 @@ class SqlDialect(ABC):
     def _with_key(self, statement: Statement, key: str) -> Statement:
         return statement._replace(sql=with_key(statement.sql, key, key.replace("%", self._percent)))
 
-    # Deletions and forks, which are decided by an outline (model/outline.py), and copies
-
-    def lock_threads(self, thread_ids: Sequence[str]) -> RoundTrip | None:
-        """Hold the locks of these threads alone until the transaction ends; None on SQLite, which has one writer."""
-        # Always in the same order, to avoid deadlocks.
-        locks = [lock for thread_id in sorted(set(thread_ids)) for lock in self._lock(thread_id)]
-        return self._send(*locks) if locks else None
-
-    def remove(
-        self,
-        thread_id: str,
-        removal: Removal,
-        emptied: Mapping[Place, Collection[str]],
-        run_ids: Sequence[str] | None,
-    ) -> RoundTrip:
-        """Change the rows of a thread as a removal says, but for its blobs.
-
-        If no checkpoint remains, neither does its row in `threads`. The writes of `emptied` checkpoints are deleted but
-        those to some channels; with `run_ids`, those of these runs.
-        """
-        statements = [
-            *self._of_keys("hide_checkpoints", thread_id, removal.hidden),
-            *self._of_keys("cut_parents", thread_id, removal.cut),
-            *self._of_keys("delete_checkpoints", thread_id, removal.gone),
-            *self._delete_labels(thread_id, removal.labels),
-        ]
-        runs = None if run_ids is None else self.array(run_ids)
-        for (checkpoint_ns, checkpoint_id), channels in emptied.items():
-            key, kept = Key(thread_id, checkpoint_ns, checkpoint_id), self.array(sorted(channels))
-            statements.append(self.statement("delete_writes_but", **key._asdict(), kept=kept, run_ids=runs))
-        if removal.gone and removal.empties():
-            statements += self._statements("drop_thread", thread_id=thread_id)
-        return self._send(*statements)
+    # Blobs and their chunks
 
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs; the reply may be to several statements."""
-        return self._send(*self._of_keys("select_chunks", thread_id, blobs))
+        return self.ask_keys("select_chunks", thread_id, blobs)
 
     def delete_blobs(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Delete blobs; the replies have the places of their chunks."""
-        return self._send(*self._of_keys("delete_blobs", thread_id, blobs))
-
-    def delete_unused(self, thread_id: str, blobs: Collection[BlobPlace], labels: Sequence[str]) -> RoundTrip:
-        """Delete blobs and labels."""
-        return self._send(*self._of_keys("delete_blobs", thread_id, blobs), *self._delete_labels(thread_id, labels))
-
-    def _delete_labels(self, thread_id: str, names: Sequence[str]) -> Sequence[Statement]:
-        return [self.statement("delete_label", thread_id=thread_id, name=name) for name in names]
-
-    def select_for_copy(self, source: str, target: str) -> RoundTrip:
-        """Take the locks of a copy, and read what it is decided by.
-
-        That is the id of a checkpoint of the target with something that the source does not have, if there is one, and
-        the number of the source's checkpoints.
-        """
-        return self._send(
-            self.statement("select_not_in_source", thread_id=source, target=target),
-            self.statement("count_checkpoints", thread_id=source),
-            locks=self._locks_of_copy(source, target),
-        )
-
-    def copy_thread(self, source: str, target: str) -> RoundTrip:
-        """Copy all rows of a thread. The last reply is the number of its checkpoints."""
-        ids = {"thread_id": source, "target": target}
-        return self._send(
-            self.statement("copy_checkpoints", **ids, **_in_metadata(source, target), hidden=False),
-            *(self.statement(name, **ids) for name in ("copy_blobs", "copy_writes", "copy_labels")),
-            self.statement("arm_thread", thread_id=target),
-            self.statement("count_checkpoints", thread_id=source),
-        )
-
-    def select_outlines(self, source: str, target: str) -> RoundTrip:
-        """Take the locks of a copy, and read what a fork is decided by.
-
-        That is the outlines of both threads, the cells of the `OutlineRow`s, and what `select_for_copy` reads first.
-        """
-        outlines = (self.statement("select_outline", thread_id=thread_id) for thread_id in (source, target))
-        others = self.statement("select_not_in_source", thread_id=source, target=target)
-        return self._send(*outlines, others, locks=self._locks_of_copy(source, target))
-
-    def _locks_of_copy(self, source: str, target: str) -> Sequence[Statement]:
-        """Return what locks the target alone and shares the lock of the source, of which nothing is deleted then."""
-        threads = sorted({source, target})  # As in `lock_threads`.
-        return [lock for each in threads for lock in (self._lock(each) if each == target else self._share(each))]
-
-    def store_fork(
-        self, source: str, target: str, copies: Copies, blobs: Collection[BlobPlace], start: Mapping[str, Any]
-    ) -> RoundTrip:
-        """Store copies in a thread, with these blobs. The last reply is the number of the source's checkpoints.
-
-        `start` has the id of the checkpoint that the fork starts from, and its new metadata.
-        """
-        shown, ids = copies.checkpoints - copies.hidden, _in_metadata(source, target)
-        return self._send(
-            *self._of_keys("fork_checkpoints", source, shown, target=target, hidden=False, **ids),
-            *self._of_keys("fork_checkpoints", source, copies.hidden, target=target, hidden=True, **ids),
-            *self._of_keys("cut_parents", target, copies.cut),
-            *self._of_keys("fork_blobs", source, blobs, target=target),
-            *self._of_keys("fork_writes", source, copies.written, target=target),
-            self.statement("mark_fork", thread_id=target, **start),
-            self.statement("arm_thread", thread_id=target),
-            self.statement("count_checkpoints", thread_id=source),
-        )
-
-    @abstractmethod
-    def _of_keys(
-        self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
-    ) -> Sequence[Statement]:
-        """Return what `sent_for` has for a name, for many keys: with two parts of checkpoints, with three of blobs."""
+        return self.ask_keys("delete_blobs", thread_id, blobs)
 
     # Tables
 
@@ -612,11 +514,6 @@ class SqlDialect(ABC):
         """
         top = self.ranges_after(after["thread_id"])[0].top
         return self._send(self.statement(f"stored_{kind}s", **after, top=top, limit=limit))
-
-
-def _in_metadata(source: str, target: str) -> dict[str, Any]:
-    """Return the parameters by which the thread's own id is replaced in the plaintext metadata of a copy."""
-    return {"source_json": canonical(source), "target_json": canonical(target)}
 
 
 def _filter_text(page: Page) -> str:

@@ -17,6 +17,8 @@ from langgraph_checkpoint_custom.model.filter import narrowing, wanted
 from langgraph_checkpoint_custom.model.keys import Ahead, BlobRef, BlobRow, CheckpointRow, Key, Page, Range, WriteRow
 from langgraph_checkpoint_custom.model.outline import Outline, Removal, branch, later, superseded
 from langgraph_checkpoint_custom.model.records import ThreadPage
+from langgraph_checkpoint_custom.operations.copies import copied, forked
+from langgraph_checkpoint_custom.operations.delete import changes
 from langgraph_checkpoint_custom.operations.doctor import TABLES as DOCTORS
 from langgraph_checkpoint_custom.operations.inspector import counts_of_thread
 from langgraph_checkpoint_custom.operations.pages import first_page
@@ -167,7 +169,10 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         ),
         "how many are due": (RoundTrip([d.statement("count_due", now=1_500.0, limit=100)]), 100),
         "metadata": (d.ask("select_metadata", **Key("t7", "", "000050")._asdict()), 1),
-        "delta history": (d.select_delta_history(Key("t0", "", "003999"), ["log"]), 2_000),
+        "delta history": (
+            d.ask("select_delta_history", **Key("t0", "", "003999")._asdict(), asked=d.array(["log"])),
+            2_000,
+        ),
     }
 
 
@@ -249,7 +254,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
     after = {"thread_id": "t5", "checkpoint_ns": "", "checkpoint_id": ""}
     outline = an_outline(size)
     pruned, rolled_back = Removal(outline, superseded(outline, 1)), Removal(outline, later(outline, "000050"))
-    forked = branch(outline, "000050")
+    copies = branch(outline, "000050")
     return {
         "put with references": d.put_checkpoint(an_extension("t7"), only_newest=True, even_if_hidden=False),
         "threads of runs": d.ask("threads_of_runs", run_ids=d.array(["run7-3"])),
@@ -258,22 +263,21 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         ),
         "sends": d.ask("select_sends", thread_id="t7"),
         "chunks": d.select_chunks("t7", pruned.blobs),
-        "prune": d.remove("t7", pruned, {}, None),
+        "prune": changes(d, "t7", pruned, {}, None),
         "values": d.delete_blobs("t7", pruned.blobs),
-        "delete runs": d.remove("t7", rolled_back, {("", "000050"): {"log"}}, ["run7-3"]),
+        "delete runs": changes(d, "t7", rolled_back, {("", "000050"): {"log"}}, ["run7-3"]),
         "delete early writes": d.ask("delete_early_writes", thread_id="t7", checkpoint_id="000050"),
         "delete all writes": d.ask("delete_all_writes", thread_id="t7"),
-        "outlines": d.select_outlines("t7", "t8"),
-        "copied": d.select_for_copy("t7", "t8"),
-        "copied already": d.select_for_copy("t7", "t7"),
-        "copy": d.copy_thread("t7", "new"),
+        "copied": d.ask("select_not_in_source", "count_checkpoints", lock="shared", thread_id="t7", target="t8"),
+        "copied already": d.ask("select_not_in_source", thread_id="t7", target="t7"),
+        "copy": copied(d, "t7", "new"),
         "delete a thread": d.ask("delete_thread", lock="alone", thread_id="t7"),
         "places": d.ask("select_checkpoint_ids", thread_id="t7"),
         "outline of a short thread": d.ask("select_short_outline", thread_id="t7", limit=101),
         "begin a visit": d.ask("begin_visit", thread_id="t7", begun=10.0),
         "visit a thread later": d.ask("rearm_kept", thread_id="t7", due_at=10.0, begun=1.0),
         "outline that a sweep decides by": d.ask("select_outline", "select_labels", "select_arming", thread_id="t7"),
-        "fork": d.store_fork("t7", "new", forked, forked.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
+        "fork": forked(d, "t7", "new", copies, copies.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
         "move labels": d.ask("move_labels", **Key("t7", "", "000050")._asdict(), new_id="000051"),
         "label": d.ask("label_checkpoint", "label_holder", **Key("t7", "", None)._asdict(), name="name"),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
