@@ -32,7 +32,6 @@ from langgraph_checkpoint_custom.model.keys import (
     label_text,
     limit_number,
     newest,
-    prefix_text,
     text,
     thread_text,
 )
@@ -247,7 +246,7 @@ class ThreadMethods(Lifecycle):
             prefix: Only threads whose ids start with this.
             filter: Only threads whose newest checkpoint has this metadata; the values are compared as in `list`.
         """
-        return self._run(count_threads(self._dialect, self._codec, prefix_text(prefix), wanted(filter)))
+        return self._run(count_threads(self._dialect, self._codec, thread_text(prefix, "prefix"), wanted(filter)))
 
     acount_threads = awaited(count_threads)
 
@@ -351,7 +350,8 @@ class ThreadMethods(Lifecycle):
     ) -> Operations[list[WaitingThread]]:
         limit = limit_number(limit, self._dialect.negative_limit)
         place = ("", "") if after is None else (after.checkpoint_id, thread_text(after.thread_id))
-        found: WaitingReply = yield waiting_threads(self._dialect, self._codec, prefix_text(prefix), place, limit)
+        prefix = thread_text(prefix, "prefix")
+        found: WaitingReply = yield waiting_threads(self._dialect, self._codec, prefix, place, limit)
         return list(found.threads)
 
     def check_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
@@ -522,7 +522,7 @@ def _first_threads(
     since: datetime | None,
     until: datetime | None,
 ) -> ThreadPage | None:
-    prefix = prefix_text(prefix)
+    prefix = thread_text(prefix, "prefix")
     period = Period(_time("since", since, _FIRST), _time("until", until, _LAST))
     if limit == 0:
         return None

@@ -6,8 +6,9 @@ LangGraph's ids are UUIDv6. A UUIDv7 and a ULID also begin with a time. All othe
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import NamedTuple
 from uuid import UUID
+
+from langgraph_checkpoint_custom.model.keys import Range
 
 _GREGORIAN = datetime(1582, 10, 15, tzinfo=timezone.utc)  # Time 0 of a UUIDv6.
 _TO_1970 = (datetime(1970, 1, 1, tzinfo=timezone.utc) - _GREGORIAN) // timedelta(microseconds=1)
@@ -33,23 +34,16 @@ def time_of(checkpoint_id: str) -> datetime | None:
     return None
 
 
-class IdRange(NamedTuple):
-    """The checkpoint ids from `bottom` up to but not including `top`."""
-
-    bottom: str
-    top: str
-
-
-def ids_between(since: float, until: float) -> list[IdRange]:
+def ids_between(since: float, until: float) -> list[Range]:
     """Return the ranges of the ids that were made from one time to another, in seconds since 1970, the highest first.
 
     Some of other times, or of none, may be in them, too: `time_of` says.
     """
     begin, end = (round(seconds * 1_000_000) for seconds in (since, until))
-    ranges: list[IdRange] = []
-    for one in sorted(IdRange(first(begin), first(end)) for first in (_first_uuid6, _first_ulid, _first_uuid7)):
+    ranges: list[Range] = []
+    for one in sorted(Range(first(begin), first(end)) for first in (_first_uuid6, _first_ulid, _first_uuid7)):
         if ranges and one.bottom <= ranges[-1].top:
-            ranges[-1] = IdRange(ranges[-1].bottom, max(ranges[-1].top, one.top))
+            ranges[-1] = Range(ranges[-1].bottom, max(ranges[-1].top, one.top))
         else:
             ranges.append(one)
     return ranges[::-1]

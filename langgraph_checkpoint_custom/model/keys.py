@@ -49,7 +49,7 @@ ABOVE_THREADS = AFTER_ALL * (MAX_THREAD_ID // len(AFTER_ALL.encode()) + 1)
 
 
 class Range(NamedTuple):
-    """The thread ids from `bottom` up to but not including `top`."""
+    """The thread ids, or checkpoint ids, from `bottom` up to but not including `top`."""
 
     bottom: str
     top: str
@@ -257,20 +257,12 @@ def channel_text(value: Hashable) -> str:
     return text("channel", value, MAX_NAME)
 
 
-def thread_text(value: object) -> str:
-    """Check a thread id and return it as text: `5` becomes `"5"`."""
-    thread_id = text("thread_id", value, MAX_THREAD_ID)
+def thread_text(value: object, what: str = "thread_id") -> str:
+    """Check a thread id, or a prefix of some, and return it as text: `5` becomes `"5"`."""
+    thread_id = text(what, value, MAX_THREAD_ID)
     if thread_id.startswith(TENANT_MARK):
-        raise ConfigError("thread_id begins with a unit separator (U+001F), which marks a tenant; use for_tenant()")
+        raise ConfigError(f"{what} begins with a unit separator (U+001F), which marks a tenant; use for_tenant()")
     return thread_id
-
-
-def prefix_text(value: object) -> str:
-    """Check a prefix of thread ids."""
-    prefix = text("prefix", value, MAX_THREAD_ID)
-    if prefix.startswith(TENANT_MARK):
-        raise ConfigError("prefix begins with a unit separator (U+001F), which marks a tenant; use for_tenant()")
-    return prefix
 
 
 def tenant_text(value: object) -> str:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom.model.id_times import IdRange, time_of
-from langgraph_checkpoint_custom.model.keys import config_of, kind_of, name_of
+from langgraph_checkpoint_custom.model.id_times import time_of
+from langgraph_checkpoint_custom.model.keys import Range, config_of, kind_of, name_of
 
 # The number of records in memory at a time. Without values, each has some hundred bytes.
 RECORDS = 200
@@ -162,7 +162,7 @@ class ThreadPage(NamedTuple):
     prefix: str = ""
     marked: str = ""
     floor: str = ""
-    below: Sequence[IdRange] = ()
+    below: Sequence[Range] = ()
     period: Period | None = None
 
     def params(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation, together
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.filter import Condition, matches
-from langgraph_checkpoint_custom.model.id_times import IdRange, ids_between
+from langgraph_checkpoint_custom.model.id_times import ids_between
 from langgraph_checkpoint_custom.model.keys import Key, Range, right_above
 from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, superseded
 from langgraph_checkpoint_custom.model.records import SweepStatus, time_from
@@ -481,7 +481,7 @@ def due_page(d: SqlDialect, now: float, after: Due) -> Steps[tuple[Sequence[str]
 class Grown(NamedTuple):
     """Where new checkpoints are: those of the first range begin after this thread."""
 
-    ranges: Sequence[IdRange]
+    ranges: Sequence[Range]
     thread_id: str = ""
 
 

@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import matches, wanted
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, prefix_text, thread_text
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, thread_text
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question, ThreadPage, ThreadRecord, time_from
 from langgraph_checkpoint_custom.operations.inspector import (
     CheckpointSize,
@@ -122,7 +122,7 @@ class Store:
         d, _, codec = self.saver.backend
         conditions = wanted(filter)
         below, thread_id = before or (AFTER_ALL, "")
-        page: ThreadPage | None = ThreadPage(below, thread_id, (), limit, prefix_text(prefix))
+        page: ThreadPage | None = ThreadPage(below, thread_id, (), limit, thread_text(prefix, "prefix"))
         found: list[ThreadRecord] = []
         complete, pages = True, 0
         while page is not None and len(found) < limit and pages * limit < LOOKED_AT:

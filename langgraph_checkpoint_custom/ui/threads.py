@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import KIND_MARK, kind_of, label_text, name_of, prefix_text, thread_text
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, kind_of, label_text, name_of, thread_text
 from langgraph_checkpoint_custom.model.records import ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import label_names, threads_with_label
 from langgraph_checkpoint_custom.operations.sizes import MOST, sizes_of_store, sizes_of_thread, sizes_of_threads
@@ -147,7 +147,7 @@ def inbox(inspector: Inspector, request: Request) -> Response:
     store = inspector.store(request)
     prefix, at, before = (request.query_params.get(name, "") for name in ("prefix", "at", "before"))
     d, _, codec = store.saver.backend
-    waiting, number = store.run(waiting_threads(d, codec, prefix_text(prefix), (at, before), PAGE + 1))
+    waiting, number = store.run(waiting_threads(d, codec, thread_text(prefix, "prefix"), (at, before), PAGE + 1))
     rows = [
         {
             "thread_id": one.thread_id,
