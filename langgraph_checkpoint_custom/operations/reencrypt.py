@@ -90,38 +90,30 @@ def reencryption(
 ) -> Generator[Operation[Any], Any, Renewal]:
     """Yield the operations of `reencrypt`, page after page. The caller runs each one and sends its result back."""
     flag("dry_run", dry_run)
-    done = Renewal(0, 0, [])
-    for each in (yield from dialects_of_tenants(d, tenants)):
-        before = done.rows
-        found = yield from _reencryption(each, codec, dry_run, progress, before)
-        unreadable = [*done.unreadable, *found.unreadable][:UNREADABLE]
-        done = Renewal(before + found.rows, done.renewed + found.renewed, unreadable)
-    return done
-
-
-def _reencryption(
-    d: SqlDialect, codec: ValueCodec, dry_run: bool, progress: Callable[[int], None], before: int
-) -> Generator[Operation[Any], Any, Renewal]:
-    """Yield the operations for the rows of one tenant, or for the rows without a tenant."""
-    seen = renewed = 0
-    for _ in range(PASSES):
-        rows, at_first = 0, renewed
-        unreadable: list[CorruptCheckpoint] = []
-        for kind in WITH_VALUES:
-            for start in starts(d, kind):
-                after: Start | None = start
-                while after is not None:
-                    found: PageDone = yield reencrypt_page(d, codec, kind, after)
-                    page, after = found.renewal, found.after
-                    if found.changes and not dry_run:
-                        yield renew_rows(d, kind, found.changes)
-                    rows, renewed = rows + page.rows, renewed + page.renewed
-                    unreadable += page.unreadable[: UNREADABLE - len(unreadable)]
-                    seen = max(seen, rows)  # Further passes read the same rows, which were reported already.
-                    progress(before + seen)
-        if dry_run or renewed == at_first:
-            break
-    return Renewal(rows, renewed, unreadable)
+    before = renewed = 0
+    unreadable: list[CorruptCheckpoint] = []
+    for own in (yield from dialects_of_tenants(d, tenants)):
+        seen = 0
+        for _ in range(PASSES):
+            rows, at_first = 0, renewed
+            corrupt: list[CorruptCheckpoint] = []  # Further passes read the same rows.
+            for kind in WITH_VALUES:
+                for start in starts(own, kind):
+                    after: Start | None = start
+                    while after is not None:
+                        found: PageDone = yield reencrypt_page(own, codec, kind, after)
+                        page, after = found.renewal, found.after
+                        if found.changes and not dry_run:
+                            yield renew_rows(own, kind, found.changes)
+                        rows, renewed = rows + page.rows, renewed + page.renewed
+                        corrupt += page.unreadable[: UNREADABLE - len(corrupt)]
+                        seen = max(seen, rows)
+                        progress(before + seen)
+            if dry_run or renewed == at_first:
+                break
+        before += rows
+        unreadable = [*unreadable, *corrupt][:UNREADABLE]
+    return Renewal(before, renewed, unreadable)
 
 
 def _changes(
