@@ -93,9 +93,3 @@ def check_options(saver: str, options: Mapping[str, Any]) -> None:
             raise ConfigError(f"{name} must be a list of metadata keys, not {value!r}")
     if options.get("read_only") and options.get("retention"):
         raise ConfigError("a saver with read_only=True deletes nothing; leave out retention")
-
-
-def check_strategy(strategy: object) -> None:
-    """Refuse anything that is not a strategy of `prune`."""
-    if strategy not in get_args(Strategy):
-        raise ConfigError(f"unknown prune strategy {strategy!r}; use 'keep_latest' or 'delete'")

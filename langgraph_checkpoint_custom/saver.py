@@ -14,7 +14,7 @@ import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -79,7 +79,7 @@ from langgraph_checkpoint_custom.operations.read import (
 )
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.operations.writers import ConcurrentWriters, Scope, must_be_newest, note_read
-from langgraph_checkpoint_custom.options import Strategy, check_strategy
+from langgraph_checkpoint_custom.options import Strategy
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.retention import Operations, Retention, Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -654,7 +654,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return copy_thread(self._dialect, source, target)
 
     def _prune(self, thread_ids: Sequence[str], strategy: Strategy) -> Operations[None]:
-        check_strategy(strategy)
+        if strategy not in get_args(Strategy):
+            raise ConfigError(f"unknown prune strategy {strategy!r}; use 'keep_latest' or 'delete'")
         prune_or_delete = prune_thread if strategy == "keep_latest" else delete_thread
         for thread_id in list(map(thread_text, texts("thread_id", thread_ids, MAX_THREAD_ID))):
             yield prune_or_delete(self._dialect, thread_id)

@@ -231,13 +231,6 @@ class WaitingReply(NamedTuple):
     asking: int
 
 
-def open_interrupts(found: CheckpointTuple | None) -> dict[str, object]:
-    """Return the values of the open interrupts of a checkpoint, by their ids."""
-    if found is None:
-        return {}
-    return {interrupt.id: interrupt.value for interrupt in open_among(found.checkpoint, found.pending_writes or [])}
-
-
 def open_among(checkpoint: Mapping[str, Any], writes: Sequence[PendingWrite]) -> list[Interrupt]:
     """Return the open interrupts among the writes of a checkpoint, of which it reads interrupts and answers only.
 
@@ -373,7 +366,7 @@ def waiting(
 
 def check_open(found: CheckpointTuple | None, interrupt_id: str) -> None:
     """Raise `StaleInterrupt` unless a checkpoint has this open interrupt."""
-    waiting = open_interrupts(found)
+    waiting = [each.id for each in open_among(found.checkpoint, found.pending_writes or [])] if found else []
     if interrupt_id not in waiting:
         raise StaleInterrupt(
             f"interrupt {interrupt_id!r} is no longer open: "

@@ -11,7 +11,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.types import Command, Interrupt, interrupt
 
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, WaitingThread
-from langgraph_checkpoint_custom.operations.thread_states import open_interrupts
+from langgraph_checkpoint_custom.operations.thread_states import open_among
 from tests.behaviour.helpers import (
     Database,
     NextId,
@@ -123,7 +123,7 @@ async def test_a_question_whose_answer_is_stored_is_not_open(client: Client, dep
     async def waits_for() -> list[str]:
         found = asked(await client.do("interrupts")).get("thread", [])
         state = await get(client, anywhere())
-        assert list(open_interrupts(state).values()) == found
+        assert [each.value for each in open_among(state.checkpoint, state.pending_writes or [])] == found
         return found
 
     async def answer(given: Any, *, fails: bool = False) -> list[str]:
