@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.operations.schema import make_searchable, missi
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.retention import Operations, Sweeper, aperform, perform
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.sql.searchable import searchable_keys
+from langgraph_checkpoint_custom.sql.files import searchable_keys
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from langgraph_checkpoint_custom.cli.output import say, show_source, tell
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.operations.schema import script
 from langgraph_checkpoint_custom.settings import URL, open_saver, settings_of, url_of
-from langgraph_checkpoint_custom.sql.searchable import searchable_keys
+from langgraph_checkpoint_custom.sql.files import searchable_keys
 from langgraph_checkpoint_custom.tools.display import database_of
 
 

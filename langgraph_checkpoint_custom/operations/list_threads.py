@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Page,
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.pages import piece_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.sql.searchable import first_searchable
+from langgraph_checkpoint_custom.sql.files import first_searchable
 
 # A page of threads is searched for among the newest checkpoints: first `NEAR` times as many as threads are asked for,
 # then `FARTHER` times as many of the next ones, and so on, up to `FARTHEST` in a statement.

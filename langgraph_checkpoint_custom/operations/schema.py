@@ -6,14 +6,14 @@ Must not know: SQL, connections.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import NamedTuple
 
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign, SchemaMissing, SchemaOutdated, SchemaTooNew
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.sql.searchable import first_searchable
+from langgraph_checkpoint_custom.sql.files import first_searchable
 
 _COMMAND = "python -m langgraph_checkpoint_custom"
 _USUAL_SCHEMA = "langgraph_checkpoint"
@@ -99,39 +99,35 @@ def _applied(d: SqlDialect) -> Steps[frozenset[int] | None]:
 
     There may be migrations of a newer version, if they let this one use the tables.
     """
+    foreign, migrations = yield from _migrations(d)
+    if foreign is not None:
+        raise SchemaForeign(
+            f"{d.location} already has a table {foreign!r} that does not belong to this package (perhaps to the "
+            "official saver); nothing was changed. Choose another schema or file; "
+            f"`{_COMMAND} migrate --from …` copies there what the official saver has stored"
+        )
+    if migrations is None:
+        return None
+    oldest = max(migrations.values(), default=0)
+    if oldest > len(d.migrations):
+        raise SchemaTooNew(
+            f"the tables in {d.location} have version {max(migrations)}, for which a package has to know version "
+            f"{oldest}; this one knows only {len(d.migrations)}: upgrade langgraph-checkpoint-custom"
+        )
+    return frozenset(migrations)
+
+
+def _migrations(d: SqlDialect) -> Steps[tuple[str | None, Mapping[int, int] | None]]:
+    """Return a table of another package with the name of one of ours, and the applied migrations, if there are tables.
+
+    With the number of each migration comes the oldest version of a package that can use the tables after it.
+    """
     (((_, is_ours, taken, layout),),) = yield d.ask("schema_state")
     if not is_ours:
-        if taken is not None:
-            raise SchemaForeign(
-                f"{d.location} already has a table {taken!r} that does not belong to this package (perhaps to the "
-                "official saver); nothing was changed. Choose another schema or file; "
-                f"`{_COMMAND} migrate --from …` copies there what the official saver has stored"
-            )
-        return None
+        return taken, None
     d.learn_layout(layout)
     (rows,) = yield d.ask("schema_numbers")
-    tables = Tables(rows)
-    if tables.oldest > len(d.migrations):
-        raise SchemaTooNew(
-            f"the tables in {d.location} have version {tables.version}, for which a package has to know version "
-            f"{tables.oldest}; this one knows only {len(d.migrations)}: upgrade langgraph-checkpoint-custom"
-        )
-    return tables.applied
-
-
-class Tables:
-    """What the rows of the table of migrations say, each a number and an oldest version.
-
-    Attributes:
-        applied: The numbers of the migrations.
-        version: The last of them; 0 if there is none.
-        oldest: The version that a package must know to use the tables.
-    """
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.applied = frozenset(number for number, _ in rows)
-        self.version = max(self.applied, default=0)
-        self.oldest = max((oldest for _, oldest in rows), default=0)
+    return None, dict(rows)
 
 
 def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
@@ -167,7 +163,7 @@ def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
     return text.replace("%%", "%") if d.system == "postgresql" else text
 
 
-# Indexes of searchable metadata keys, which `sql/searchable.py` describes
+# Indexes of searchable metadata keys, which `sql/files.py` describes
 
 
 @operation("read")
@@ -236,12 +232,10 @@ def verify(d: SqlDialect) -> Steps[Verified]:
     Round trips: 1 if there are none; otherwise 3.
     """
     shipped = len(d.migrations)
-    (((_, is_ours, taken, layout),),) = yield d.ask("schema_state")
-    if not is_ours:
-        return Verified(None, 0, shipped, taken, d.shipped(), [])
-    d.learn_layout(layout)
-    (numbers,) = yield d.ask("schema_numbers")
+    foreign, migrations = yield from _migrations(d)
+    if migrations is None:
+        return Verified(None, 0, shipped, foreign, d.shipped(), [])
     (lines,) = yield d.ask("catalog_lines")
     there, wanted = {str(line) for (line,) in lines}, set(d.shipped())
-    found = Tables(numbers)
-    return Verified(found.version, found.oldest, shipped, None, sorted(wanted - there), sorted(there - wanted))
+    version, oldest = max(migrations, default=0), max(migrations.values(), default=0)
+    return Verified(version, oldest, shipped, None, sorted(wanted - there), sorted(there - wanted))

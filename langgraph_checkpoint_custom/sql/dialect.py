@@ -37,7 +37,7 @@ from langgraph_checkpoint_custom.model.keys import (
 )
 from langgraph_checkpoint_custom.model.outline import BlobPlace
 from langgraph_checkpoint_custom.model.records import ThreadPage
-from langgraph_checkpoint_custom.sql.searchable import index_of, with_key
+from langgraph_checkpoint_custom.sql.files import index_of, with_key
 
 # Parameters that are thread ids.
 _THREADS = frozenset({"thread_id", "thread_below", "source", "target"})

@@ -12,7 +12,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, ThreadRecord
 from langgraph_checkpoint_custom.operations import list_threads as core_threads
-from langgraph_checkpoint_custom.sql.searchable import index_of, searchable_keys
+from langgraph_checkpoint_custom.sql.files import index_of, searchable_keys
 from tests.behaviour.helpers import Database, metadata, next_uuid, put, put_delta_chain
 from tests.behaviour.test_filter import DIFFERENT, EQUAL, KEYS
 from tests.stores import Client, Store

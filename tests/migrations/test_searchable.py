@@ -13,8 +13,8 @@ import pytest
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
 from langgraph_checkpoint_custom.model.keys import TENANT_MARK
 from langgraph_checkpoint_custom.operations.schema import script
+from langgraph_checkpoint_custom.sql.files import searchable_keys
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
-from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 from tests.behaviour.helpers import Database, metadata, next_uuid, put
 from tests.conftest import APIS
 from tests.stores import Client, Store
