@@ -82,8 +82,9 @@ def fork_thread(
         checkpoints and with writes that the source does not have is refused: a run has begun there.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint, Contention.
     """
-    asked = d.ask("select_outline", "select_not_in_source", lock="shared", thread_id=source, target=target)
-    outlined, others, there = yield one_trip([asked, d.ask("select_outline", thread_id=target)])
+    both: dict[str, Any] = {"thread_id": source, "target": target}
+    asked = d.ask("select_outline", lock="shared", **both), d.ask("select_outline", thread_id=target)
+    outlined, there, others = yield one_trip([*asked, d.ask("select_not_in_source", **both)])
     sends = yield from sends_for(d, source, outlined)
     outline = yield from offload(len(outlined) * DECISION_BYTES, Outline, outlined, None, sends)
     point = outline.root(checkpoint_id, run_id)
