@@ -173,18 +173,6 @@ def threads_in_state(
     return reply._replace(threads=found)
 
 
-class _Last(NamedTuple):
-    """A row of `select_runs`: a run, and what the row of its last checkpoint says."""
-
-    run_id: str | None
-    first_id: str
-    last_id: str
-    checkpoints: int
-    format: int
-    inline_channels: Any
-    blob_channels: Any
-
-
 @operation("snapshot")
 def runs_of_thread(d: SqlDialect, codec: ValueCodec, thread_id: str) -> Steps[list[RunRecord]]:
     """Return the runs of a thread; the one that began last is first.
@@ -196,14 +184,13 @@ def runs_of_thread(d: SqlDialect, codec: ValueCodec, thread_id: str) -> Steps[li
     Raises: CorruptCheckpoint.
     """
     (rows,) = yield d.ask("select_runs", thread_id=thread_id)
-    lasts = [_Last._make(row) for row in rows]
     waiting, in_documents, anywhere = set(), [], []
-    for last in lasts:
-        inline, blobs = d.names(last.inline_channels), d.names(last.blob_channels)
-        key = Key(thread_id, "", last.last_id)
+    for _, _, last_id, _, format_, *lists in rows:
+        inline, blobs = map(d.names, lists)
+        key = Key(thread_id, "", last_id)
         if any(_starts_a_node(channel) for channel in (*inline, *blobs)):
-            waiting.add(last.last_id)
-        elif last.format < FORMAT_WITH_SENDS or any(map(_decides, blobs)):
+            waiting.add(last_id)
+        elif format_ < FORMAT_WITH_SENDS or any(map(_decides, blobs)):
             anywhere.append(key)
         elif any(map(_decides, inline)):
             in_documents.append(key)
@@ -217,7 +204,7 @@ def runs_of_thread(d: SqlDialect, codec: ValueCodec, thread_id: str) -> Steps[li
         found = yield from get_tuple(d, codec, _no_version, None, key).start()
         if found and any(_starts(*each) for each in found.checkpoint["channel_values"].items()):
             waiting.add(key.checkpoint_id or "")
-    runs = [RunRecord(*last[:4], last.last_id not in waiting) for last in lasts]
+    runs = [RunRecord(run_id, first, last, number, last not in waiting) for run_id, first, last, number, *_ in rows]
     return sorted(runs, key=lambda run: run.first_id, reverse=True)
 
 
