@@ -29,7 +29,7 @@ from typing_extensions import LiteralString
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from tests import citus, needs
 from tests.faults.cluster import programs
-from tests.invariants import has_tables, named_blobs, read_tables, violations
+from tests.invariants import find_tables, named_blobs, violations
 from tests.needs import need
 from tests.stores import Client, Store
 
@@ -215,23 +215,33 @@ def empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return Store("postgres", a_server(request, request.getfixturevalue("cluster_urls")) if is_citus else url)
 
 
+# The tables that a test may fill.
+EMPTIED = ["checkpoints", "blobs", "writes", "threads", "sweeps", "moves", "claims", "labels"]
+
+
 @pytest.fixture
 def postgres_url(request: pytest.FixtureRequest, shared_postgres_url: str, is_citus: bool) -> str:
     """An empty database with the tables, which the test must not change; its settings are reset for the next test."""
     if is_citus:
         citus.end_sessions(request.getfixturevalue("cluster_urls"))
     with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
+        tables = EMPTIED
         if not is_citus:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            connection.execute(  # The view pg_stat_activity takes longer.
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_get_activity(NULL)"
+                " WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                " AND pid <> pg_backend_pid()"
             )
             database = sql.Identifier(connection.info.dbname)
             connection.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(database))
-        tables = ["checkpoints", "blobs", "writes", "threads", "sweeps", "moves", "claims", "labels"]
-        if not is_citus:
-            tables.append("tenant_roles")
-        connection.execute("TRUNCATE " + ", ".join(f"langgraph_checkpoint.{table}" for table in tables))
+            found = connection.execute(  # It takes as long to empty an empty table as a full one.
+                "SELECT relname FROM pg_class WHERE relnamespace = 'langgraph_checkpoint'::regnamespace"
+                " AND relname = ANY (%s) AND pg_relation_size(oid) > 0",
+                [[*EMPTIED, "tenant_roles"]],
+            )
+            tables = [table for (table,) in found]
+        if tables:
+            connection.execute("TRUNCATE " + ", ".join(f"langgraph_checkpoint.{table}" for table in tables))
     return shared_postgres_url
 
 
@@ -252,9 +262,8 @@ def check_what_is_left(request: pytest.FixtureRequest, store: Store) -> None:
     A test that breaks a rule on purpose has a mark with the reason: `leaves_damage` if it changed the tables by hand,
     `leaves_writes` if there may be writes without their checkpoint, `leaves_values` if there may be blobs without one.
     """
-    if reason_of(request, "leaves_damage") or not has_tables(store):
+    if reason_of(request, "leaves_damage") or (tables := find_tables(store)) is None:
         return
-    tables = read_tables(store)
     if reason_of(request, "leaves_writes"):
         there = {row[:3] for row in tables.checkpoints}
         tables = tables._replace(writes=[write for write in tables.writes if write[:3] in there])

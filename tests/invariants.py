@@ -199,28 +199,30 @@ def needed(tables: Tables) -> set[tuple[str, str, str]]:
     return found
 
 
-def has_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> bool:
-    """Whether the tables exist. On SQLite, they do not before a saver is used for the first time."""
+def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables:
+    """All rows of a store, from one read snapshot."""
+    found = find_tables(store, schema=schema)
+    assert found is not None, "there are no tables"
+    return found
+
+
+def find_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables | None:
+    """All rows of a store, from one read snapshot; None before the tables exist, as in a new file."""
     if store.kind == "sqlite":
         path = Path(unquote(store.url.removeprefix("sqlite:///")))
         if not path.exists():
-            return False
-        with closing(sqlite3.connect(path)) as file:
-            return file.execute("SELECT 1 FROM sqlite_schema WHERE name = 'checkpoints'").fetchone() is not None
-    with psycopg.connect(store.url) as server:
-        return server.execute("SELECT to_regclass(%s)", [f'"{schema}".checkpoints']).fetchone() != (None,)
-
-
-def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables:
-    """All rows of a store, from one read snapshot."""
-    if store.kind == "sqlite":
-        with closing(sqlite3.connect(unquote(store.url.removeprefix("sqlite:///")), isolation_level=None)) as file:
+            return None
+        with closing(sqlite3.connect(path, isolation_level=None)) as file:
             file.execute("BEGIN")
+            if file.execute("SELECT 1 FROM sqlite_schema WHERE name = 'checkpoints'").fetchone() is None:
+                return None
             found = [file.execute(query.format("")).fetchall() for query in _QUERIES]
     else:
         prefix = sql.Identifier(schema) + sql.SQL(".")
         with psycopg.connect(store.url) as server:
             server.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            if server.execute("SELECT to_regclass(%s)", [f'"{schema}".checkpoints']).fetchone() == (None,):
+                return None
             found = [server.execute(sql.SQL(query).format(prefix)).fetchall() for query in _QUERIES]
     checkpoints, blobs, writes, labels, threads = found
     return Tables(
