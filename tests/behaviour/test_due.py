@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -27,7 +26,7 @@ from langgraph_checkpoint_custom import (
     Swept,
     retention,
 )
-from langgraph_checkpoint_custom.engine.operation import Operation, follow
+from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.operations import sweep
 from langgraph_checkpoint_custom.operations.sweep import WEEK, Policy, Thread, fate
@@ -68,8 +67,10 @@ class Sweeps:
         self.ran: Counter[str] = Counter()
         self.visits = 0
 
-    def steps(self, at: datetime = NOW, *, dry_run: bool = False) -> Generator[Operation[Any], None, None]:
+    def steps(self, at: datetime = NOW, *, dry_run: bool = False) -> Generator[Operation[Any], None, Swept]:
         """Sweep operation by operation: each is run when the next one is asked for."""
+        self.ran.clear()
+        self.visits = 0
         operations = sweep_operations(
             self.saver.backend.dialect, self.saver.backend.values, self.keep, at, dry_run=dry_run, tenants=True
         )
@@ -77,26 +78,27 @@ class Sweeps:
         while True:
             try:
                 op = operations.send(answer)
-            except StopIteration:
-                return
+            except StopIteration as end:
+                return cast(Swept, end.value)
             if isinstance(op, Operation):
                 yield op
+                self.ran[op.name] += 1
+                if op.name == "kept_threads":  # Each thread that is visited is among them first.
+                    self.visits += len(op.arguments()["thread_ids"])
             answer = perform(self.saver.backend.driver.run, op)
 
-    def __call__(self, at: datetime = NOW, *, dry_run: bool = False) -> Swept:
-        self.ran.clear()
-        self.visits = 0
-
-        def run(op: Operation[Any]) -> Any:
-            self.ran[op.name] += 1
-            if op.name == "kept_threads":  # Each thread that is visited is among them first.
-                self.visits += len(op.arguments()["thread_ids"])
-            return self.saver.backend.driver.run(op)
-
-        operations = sweep_operations(
-            self.saver.backend.dialect, self.saver.backend.values, self.keep, at, dry_run=dry_run, tenants=True
-        )
-        return follow(operations, partial(perform, run))
+    def __call__(
+        self, at: datetime = NOW, *, dry_run: bool = False, before: Callable[[Operation[Any]], None] | None = None
+    ) -> Swept:
+        """Sweep; `before` is called before each operation."""
+        steps = self.steps(at, dry_run=dry_run)
+        while True:
+            try:
+                op = next(steps)
+            except StopIteration as end:
+                return cast(Swept, end.value)
+            if before is not None:
+                before(op)
 
 
 def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(

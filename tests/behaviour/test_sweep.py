@@ -26,8 +26,8 @@ from langgraph_checkpoint_custom import (
     Swept,
 )
 from langgraph_checkpoint_custom.engine.operation import Operation
-from langgraph_checkpoint_custom.retention import perform, sweep_operations
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, metadata
+from tests.behaviour.test_due import Sweeps
 from tests.conftest import APIS
 from tests.stores import Client, Store
 
@@ -196,25 +196,12 @@ def test_a_thread_that_changes_during_a_sweep_stays(saver: CheckpointSaver) -> N
     meanwhile: dict[str, Callable[[], None]] = {"t": goes_on, "u": labels}
     for name in meanwhile:
         put(saver, name, 1, days=40)
-    operations = sweep_operations(
-        saver.backend.dialect,
-        saver.backend.values,
-        Retention(older_than=DAY),
-        datetime.now(timezone.utc),
-        dry_run=False,
-        tenants=True,
-    )
-    answer = None
-    done: Swept | None = None
-    while done is None:
-        try:
-            op = operations.send(answer)
-        except StopIteration as end:
-            done = end.value
-        else:
-            if isinstance(op, Operation) and op.name == "sweep_thread":
-                meanwhile[op.arguments()["thread_id"]]()
-            answer = perform(saver.backend.driver.run, op)
+
+    def changes(op: Operation[Any]) -> None:
+        if op.name == "sweep_thread":
+            meanwhile[op.arguments()["thread_id"]]()
+
+    done = Sweeps(saver, Retention(older_than=DAY))(before=changes)
     assert done.deleted_threads == 0
     assert ids(saver, "t") == ["000001", "000002"]
     assert ids(saver, "u") == ["000001"]
