@@ -256,7 +256,7 @@ KEYS = ["a", "b.c", "b", "*", "ü", "plain"]
 
 @pytest.mark.parametrize(
     ("filters", "options"),
-    [(200, {}), (20, {"serde": AES, "plaintext_metadata": ["plain"]})],
+    [(200, {}), (10, {"serde": AES, "plaintext_metadata": ["plain"]})],
     ids=["readable", "encrypted"],
 )
 def test_random_filters_find_what_matches_in_python(
