@@ -48,16 +48,22 @@ class Stores:
 
 
 def empty(schemas: list[str]) -> None:
-    """Empty the tables of schemas, once no test uses them any more."""
-    tables = [sql.Identifier(schema, table) for schema in schemas for table in TABLES]
-    if not tables:
+    """Empty the tables of schemas that have rows, once no test uses them any more."""
+    if not schemas:
         return
     with psycopg.connect(DSN, autocommit=True) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_get_activity(NULL)"
+            " WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND pid <> pg_backend_pid()"
         )
-        connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(tables)))
+        found = connection.execute(
+            "SELECT nspname, relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace"
+            " WHERE nspname = ANY (%s) AND relname = ANY (%s) AND pg_relation_size(pg_class.oid) > 0",
+            [schemas, [*TABLES]],
+        )
+        if tables := [sql.Identifier(*names) for names in found]:
+            connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(tables)))
 
 
 stores = Stores()
