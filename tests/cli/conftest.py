@@ -9,15 +9,17 @@ import pty
 import re
 import signal
 import struct
-import subprocess
 import sys
 import termios
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from langgraph_checkpoint_custom.cli import main
+from tests.crash.processes import Process
 from tests.moving.conftest import official as official  # A fixture.
 from tests.stores import Store
 
@@ -35,26 +37,44 @@ def on_terminal(*argv: str, columns: int = 1000, interrupt: str = "", **variable
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    child = subprocess.Popen(
-        [*PROGRAM, *argv],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs if interrupt else subprocess.DEVNULL,
-        env={**inherited, "TERM": "xterm", **variables},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # A background job ignores it.
-    )
-    os.close(theirs)
+    environment = {**inherited, "TERM": "xterm", **variables}
     shown = b""
-    try:
-        while part := os.read(ours, 65_536):
-            shown += part
-            if interrupt and re.search(interrupt, shown.decode(errors="replace")):
-                child.send_signal(signal.SIGINT)
-                interrupt = ""
-    except OSError:  # Linux reports the end of a terminal as an error.
-        pass
-    os.close(ours)
-    return child.wait(), shown.decode()
+    with Process(run_on, os.ttyname(theirs), argv, os.getcwd(), environment, shows_errors=interrupt != "") as child:
+        child.receive()  # It has opened the terminal.
+        os.close(theirs)
+        try:
+            while part := os.read(ours, 65_536):
+                shown += part
+                if interrupt and re.search(interrupt, shown.decode(errors="replace")):
+                    child.interrupt()
+                    interrupt = ""
+        except OSError:  # Linux reports the end of a terminal as an error.
+            pass
+        os.close(ours)
+        return child.wait(), shown.decode()
+
+
+def run_on(
+    connection: Connection,
+    terminal: str,
+    argv: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    *,
+    shows_errors: bool,
+) -> None:
+    """The process of a command, which has imported what the program imports: that takes most of the time."""
+    with open(terminal, "wb", buffering=0) as device, open(os.devnull, "r+b", buffering=0) as nothing:
+        for number, file in enumerate((nothing, device, device if shows_errors else nothing)):
+            os.dup2(file.fileno(), number)
+    streams = [open(number, mode, encoding="utf-8", closefd=False) for number, mode in enumerate("rww")]  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = streams  # As in a process that begins there.
+    connection.send("ready")
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.exit(main(argv))
 
 
 class Cli:

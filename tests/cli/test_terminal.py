@@ -32,8 +32,9 @@ def test_a_row_is_a_line_and_no_id_is_cut(cli: Cli, columns: int) -> None:
     assert row.count("…") == 1
     assert "text: lon" in row
     assert len([line for line in lines if line.strip()]) == 4  # The head, its rule, and a line for each thread.
-    (row,) = (line for line in lines_of(columns, "history", THREAD) if checkpoint in line)
-    head = next(line for line in lines_of(columns, "history", THREAD) if "checkpoint" in line)
+    history = lines_of(columns, "history", THREAD)
+    (row,) = (line for line in history if checkpoint in line)
+    head = next(line for line in history if "checkpoint" in line)
     assert "labels" not in head
     assert "namespace" not in head
     assert ("run" in head) == (columns > 80)

@@ -7,6 +7,7 @@ seconds. The server process never uses a saver: each process opens its own.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -20,7 +21,9 @@ TIMEOUT = 150.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 # A process imports the main program of its parent, which may be pytest's, and the module of its function.
-_CONTEXT.set_forkserver_preload(["pytest", "tests.crash.agent", "tests.crash.family", "tests.crash.programs"])
+_CONTEXT.set_forkserver_preload(
+    ["pytest", "tests.crash.agent", "tests.crash.family", "tests.crash.programs", "langgraph_checkpoint_custom.cli.app"]
+)
 
 
 def pipe() -> tuple[Connection, Connection]:
@@ -83,6 +86,11 @@ class Process:
         code = self.wait()
         assert code in (0, -signal.SIGKILL), "the process has failed; see its traceback"
         return code != 0
+
+    def interrupt(self) -> None:
+        """Send it a Ctrl-C."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGINT)
 
     def wait(self) -> int:
         """Wait for the process to end; returns its exit code."""

@@ -155,9 +155,9 @@ def test_threads_of_tenants_and_of_other_frameworks_are_left_out(official: Offic
 
 
 def test_a_thread_of_many_checkpoints_is_not_held_in_memory(official: Official, saver: CheckpointSaver) -> None:
-    """Both ways; of 300 checkpoints of 80 KB, a few are in memory."""
+    """Both ways; of 200 checkpoints of 80 KB, a few are in memory."""
     location = None
-    for number in range(300):
+    for number in range(200):
         location = step(saver, "long", location, text=[f"{number:04}" * 20_000])
 
     def back() -> MoveReport:
@@ -171,7 +171,7 @@ def test_a_thread_of_many_checkpoints_is_not_held_in_memory(official: Official, 
         moved = move()
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert (moved.checkpoints, moved.problems) == (300, {})
+        assert (moved.checkpoints, moved.problems) == (200, {})
         assert peak < 8_000_000
         saver.delete_thread("long")
 
