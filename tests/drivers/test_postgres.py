@@ -93,23 +93,6 @@ async def test_a_database_that_does_not_exist_raises_at_once(postgres_url: str, 
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_the_error_about_a_busy_pool_says_so(
-    postgres_url: str, watcher: psycopg.Connection[Any], api: str
-) -> None:
-    async with PostgresSaver(postgres_url, min_size=1, max_size=1, pool_timeout=0.1) as saver:
-        client = Client(saver, api)
-        await client.get_tuple(generate_config("t"))
-        with jammed(postgres_url) as blocker:
-            waiting = asyncio.ensure_future(client.get_tuple(generate_config("t")))
-            while not watcher.execute(WAITING).fetchall():
-                await asyncio.sleep(0.01)
-            with pytest.raises(StorageError, match="raise max_size or pool_timeout"):
-                await client.get_tuple(generate_config("t"))
-            blocker.rollback()
-        assert await waiting is None
-
-
-@pytest.mark.parametrize("api", APIS)
 async def test_the_error_about_a_callers_pool_that_cannot_connect_does_not_say_busy(
     postgres_url: str, api: str
 ) -> None:
