@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, one_trip, operation
 from langgraph_checkpoint_custom.errors import ThreadExists
-from langgraph_checkpoint_custom.model.keys import Range
+from langgraph_checkpoint_custom.model.keys import Range, right_above
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
-from langgraph_checkpoint_custom.operations.rows import KINDS, Kind, rows_after
+from langgraph_checkpoint_custom.operations.rows import FIRST, KINDS, Kind, rows_after
 from langgraph_checkpoint_custom.operations.writers import take_claim
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -48,6 +48,67 @@ def next_threads(d: SqlDialect, after: str, threads: int) -> Steps[list[str]]:
     """
     replies = yield d.ask_each("thread_ids", map(Range._asdict, d.ranges_after(after)), threads=threads)
     return [d.own_thread_id(stored) for rows in replies for (stored,) in rows][:threads]
+
+
+class ExportStart(NamedTuple):
+    """Where a page of threads begins: at the first thread of a range, with that many rows of each kind at most."""
+
+    within: Range
+    rows: Sequence[int] = (FIRST,) * len(KINDS)
+
+
+class ExportedThread(NamedTuple):
+    """All lines of a thread."""
+
+    thread_id: str
+    lines: Sequence[str]
+
+
+class ExportPage(NamedTuple):
+    """A page of threads, those that `export_thread` has to read, and where the next page begins, if there is one."""
+
+    threads: Sequence[ExportedThread]
+    alone: Sequence[str]
+    after: ExportStart | None
+
+
+@operation("snapshot")
+def export_page(d: SqlDialect, start: ExportStart) -> Steps[ExportPage]:
+    """Return all lines of the threads whose rows fit into a page, as `export_thread` does.
+
+    With Citus, only a thread alone can be read at one point in time: so each is.
+
+    Round trips: 1.
+    Rows: up to 400 of each kind. Those of the thread at the end of the page are read again with the next one.
+    """
+    within = start.within
+    if d.layout == "citus":
+        (ids,) = yield d.ask("thread_ids", **within._asdict(), threads=PAGE)
+        after = ExportStart(within._replace(bottom=right_above(ids[-1][0]))) if ids else None
+        return ExportPage([], [d.own_thread_id(stored) for (stored,) in ids], after)
+    pages = list(zip(KINDS, start.rows, strict=True))
+    first = d.own_thread_id(within.bottom)
+    asked = [d.stored_rows(kind.name, {"thread_id": first, **kind.key}, most) for kind, most in pages]
+    replies = yield one_trip(asked)
+    full = [rows[-1][0] for rows, most in zip(replies, start.rows, strict=True) if len(rows) == most]
+    end = min(full, default=within.top)  # Of the threads below, all rows were read.
+    lines: dict[str, list[str]] = {row[0]: [] for row in replies[0] if row[0] < end}
+    for kind, rows in zip(KINDS, replies, strict=True):
+        for row in rows:
+            if row[0] in lines:
+                lines[row[0]].append(_line(d, kind, row))
+    threads = [ExportedThread(d.own_thread_id(stored), each) for stored, each in lines.items()]
+    if not replies[0] or not full:
+        return ExportPage(threads, [], None)
+    if not threads:
+        stored = replies[0][0][0]
+        return ExportPage([], [d.own_thread_id(stored)], ExportStart(within._replace(bottom=right_above(stored))))
+    size = sum(_size(kind, row) for kind, rows in zip(KINDS, replies, strict=True) for row in rows)
+    most = rows_after(max(start.rows), size)
+    used = [sum(row[0] in lines for row in rows) for rows in replies]
+    # So that the pages of all kinds end at about the same thread.
+    following = [min(most, most * number // max(used) + FIRST) for number in used]
+    return ExportPage(threads, [], ExportStart(within._replace(bottom=end), following))
 
 
 @operation("snapshot")
@@ -223,6 +284,10 @@ def _line(d: SqlDialect, kind: Kind, row: Row) -> str:
         elif name == "hidden":
             cells[name] = bool(cell)
     return _DUMP({kind.name: cells})
+
+
+def _size(kind: Kind, row: Row) -> int:
+    return sum(len(cell) for name, cell in zip((*kind.key, *kind.columns), row[1:], strict=True) if name in _BYTES)
 
 
 def _params(d: SqlDialect, cells: Mapping[str, Any]) -> dict[str, Any]:

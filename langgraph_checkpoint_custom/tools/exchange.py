@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,13 +42,15 @@ from langgraph_checkpoint_custom.errors import (
 )
 from langgraph_checkpoint_custom.model.keys import flag, thread_text
 from langgraph_checkpoint_custom.operations.export_rows import (
+    ExportStart,
     ImportedRow,
+    export_page,
     export_thread,
     import_thread,
     read_row,
 )
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.finding import all_threads, savers_of
+from langgraph_checkpoint_custom.tools.finding import savers_of
 
 FORMAT = "langgraph-checkpoint-custom"
 VERSION = 1
@@ -124,8 +126,8 @@ def export_file(
         SpooledTemporaryFile(SPOOL) as spool,
     ):
         packed.write(_line({FORMAT: VERSION}))
-        for own, thread_id in found:
-            end = _write_thread(own, thread_id, spool)
+        for own, thread_id, lines in found:
+            end = _write_thread(own, thread_id, lines, spool)
             if not end["rows"]:  # It was deleted.
                 continue
             spool.seek(0)
@@ -262,8 +264,8 @@ def transfer(
 
 def _threads(
     saver: CheckpointSaver, tenants: bool, threads: Collection[str] | None
-) -> Iterator[tuple[CheckpointSaver, str]]:
-    """Return the threads, each with the saver of its tenant.
+) -> Iterator[tuple[CheckpointSaver, str, Sequence[str] | None]]:
+    """Return the threads, each with the saver of its tenant, and with its lines if they were read already.
 
     Args:
         saver: The saver, which is also returned for threads without a tenant.
@@ -275,11 +277,21 @@ def _threads(
     """
     savers = savers_of(saver, tenants)
     if threads is None:
-        return ((own, thread_id) for own in savers for thread_id in all_threads(own))
+        return (each for own in savers for each in _all_threads(own))
     for thread_id in sorted(threads):
         if not any(own.thread_exists(thread_id) for own in savers):
             raise CheckpointNotFound(f"there is no thread {thread_id!r}")
-    return ((own, each) for own in savers for each in sorted(set(threads)) if own.thread_exists(each))
+    return ((own, each, None) for own in savers for each in sorted(set(threads)) if own.thread_exists(each))
+
+
+def _all_threads(saver: CheckpointSaver) -> Iterator[tuple[CheckpointSaver, str, Sequence[str] | None]]:
+    d, driver, _ = saver.backend
+    for within in d.ranges():
+        start: ExportStart | None = ExportStart(within)
+        while start is not None:
+            threads, alone, start = driver.run(export_page(d, start))
+            yield from ((saver, thread_id, lines) for thread_id, lines in threads)
+            yield from ((saver, thread_id, None) for thread_id in alone)
 
 
 def _named(thread_id: str, tenant: str) -> str:
@@ -340,8 +352,10 @@ def _end(thread_id: str, rows: int, digest: str) -> dict[str, Any]:
     return {"end": thread_id, "rows": rows, "sha256": digest}
 
 
-def _write_thread(saver: CheckpointSaver, thread_id: str, out: IO[bytes]) -> dict[str, Any]:
-    """Write the lines of a thread's rows to `out`, which is emptied first; return the thread's last line."""
+def _write_thread(
+    saver: CheckpointSaver, thread_id: str, lines: Sequence[str] | None, out: IO[bytes]
+) -> dict[str, Any]:
+    """Write the lines of a thread to `out`, which is emptied first; return its last line. Reads them if need be."""
     rows = 0
     digest = sha256()
 
@@ -359,7 +373,12 @@ def _write_thread(saver: CheckpointSaver, thread_id: str, out: IO[bytes]) -> dic
         digest.update(line)
         out.write(line)
 
-    saver.backend.driver.run(export_thread(saver.backend.dialect, thread_id, begin))
+    if lines is None:
+        saver.backend.driver.run(export_thread(saver.backend.dialect, thread_id, begin))
+    else:
+        write_line = begin()
+        for line in lines:
+            write_line(line)
     return _end(thread_id, rows, digest.hexdigest())
 
 

@@ -37,7 +37,7 @@ def test_the_round_trips_of_operations_on_a_whole_store(store: Store, tmp_path: 
             "reencrypt": (lambda: saver.reencrypt(dry_run=True), 14 + 2),  # Whether there are tenants.
             "stats": (lambda: saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 10)), 4),
             "count_threads": (lambda: saver.count_threads(), 2),
-            "export": (lambda: export_file(saver, tmp_path / "file"), THREADS + 2 + 2),
+            "export": (lambda: export_file(saver, tmp_path / "file"), 7 + 1),
             "sweep": (lambda: saver.sweep(one), 4 * PAGES + 14),
             "sweep again": (lambda: saver.sweep(one), 8),
             "sweep after a change": (lambda: saver.sweep(Retention(older_than=2 * YEARS)), 4 * PAGES + 14),

@@ -388,6 +388,24 @@ def test_an_invalid_row_is_refused_with_its_line_number(
             import_file(other, packed(tmp_path / "one.zst", text))
 
 
+@pytest.mark.leaves_writes("some are stored before their checkpoint")
+def test_threads_that_are_read_together_are_exported_as_each_alone(saver: CheckpointSaver, tmp_path: Path) -> None:
+    """Pages end in the middle of threads, also of longer ones than a page, and of writes without checkpoint."""
+    names = [f"t{number:02}" for number in range(30)]
+    for number, name in enumerate(names):
+        location = None
+        for _ in range(40 if number in (0, 7, 8) else 1 + number % 4):
+            location = step(saver, name, location, a=[f"{number}" * 400])
+            saver.put_writes(location, [("a", number)] * (number % 3), "task")
+        saver.label(config(name), f"label {number}")
+    for name in ("t03 orphan", "zz"):
+        saver.put_writes(config(name, "0001"), [("a", number) for number in range(60)], "task")
+    together = export_file(saver, tmp_path / "all.zst")
+    assert together == export_file(saver, tmp_path / "alone.zst", threads=names)
+    assert together.threads == len(names)
+    assert unpacked(tmp_path / "all.zst") == unpacked(tmp_path / "alone.zst")
+
+
 def test_a_thread_that_is_exported_during_a_run_is_one_snapshot(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,7 +424,7 @@ def test_a_thread_that_is_exported_during_a_run_is_one_snapshot(
         return read(thread_id, pages, limit)
 
     monkeypatch.setattr(dialect, "export_rows", pruned_before_the_second, raising=False)
-    export_file(saver, tmp_path / "all.zst")
+    export_file(saver, tmp_path / "all.zst", threads=["t"])
     assert len(plain(saver)) == 1
     assert import_file(other, tmp_path / "all.zst").problems == {}
     assert plain(other) == expected

@@ -167,7 +167,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
             RoundTrip([d.statement("set_ttl", thread_id="t7", ttl_seconds=60.0, strategy="delete")]),
             1,
         ),
-        "how many are due": (RoundTrip([d.statement("count_due", now=1_500.0, limit=100)]), 100),
+        "how many are due": (RoundTrip([d.statement("count_due", above=0.0, below=1_500.0, limit=100)]), 100),
         "metadata": (d.ask("select_metadata", **Key("t7", "", "000050")._asdict()), 1),
         "delta history": (
             d.ask("select_delta_history", **Key("t0", "", "003999")._asdict(), asked=d.array(["log"])),
@@ -281,6 +281,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "move labels": d.ask("move_labels", **Key("t7", "", "000050")._asdict(), new_id="000051"),
         "label": d.ask("label_checkpoint", "label_holder", **Key("t7", "", None)._asdict(), name="name"),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
+        "stored labels": d.stored_rows("label", {"thread_id": "t7", "name": ""}, 100),
     }
 
 

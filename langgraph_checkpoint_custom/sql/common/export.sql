@@ -88,6 +88,11 @@ WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
 AND thread_id < %(top)s
 ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 
+-- name: stored_labels
+SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
+WHERE (thread_id, name) > (%(thread_id)s, %(name)s) AND thread_id < %(top)s
+ORDER BY thread_id, name LIMIT %(limit)s
+
 -- name: import_blobs
 INSERT INTO langgraph_checkpoint.blobs (
     thread_id, checkpoint_ns, channel, version, type, value, chunks
