@@ -33,6 +33,7 @@ from langgraph_checkpoint_custom.operations.list_threads import ThreadsReply, di
 from langgraph_checkpoint_custom.operations.sizes import Counted, sizes_of_threads
 from langgraph_checkpoint_custom.operations.sweep import (
     BEFORE_ALL,
+    DAY,
     LATE,
     TOGETHER,
     WEEK,
@@ -188,9 +189,21 @@ async def aperform(run: Callable[[Operation[Any]], Awaitable[Any]], asked: Asked
 
 
 def sweep_operations(
-    d: SqlDialect, codec: ValueCodec, keep: Retention, now: datetime, *, dry_run: bool, tenants: bool
+    d: SqlDialect,
+    codec: ValueCodec,
+    keep: Retention,
+    now: datetime,
+    *,
+    dry_run: bool,
+    tenants: bool,
+    named: set[str] | None = None,
 ) -> Operations[Swept]:
-    """The operations of a sweep, one after the other; the caller performs each and sends its result back."""
+    """The operations of a sweep, one after the other; the caller performs each and sends its result back.
+
+    A saver that sweeps at regular intervals passes `named`, the policies of others that the log has named already. Such
+    a sweep does not make all threads due if another policy has done so within a day: of two savers with different
+    policies, each would at each sweep.
+    """
     if not isinstance(keep, Retention):
         raise ConfigError(
             f"what to keep must be a Retention(…), such as Retention(keep_last=3), not a {type(keep).__name__}"
@@ -200,8 +213,10 @@ def sweep_operations(
     dialects = yield from dialects_of_tenants(d, tenants)
     if limits.are_set:  # Else the first ones might take all, each time.
         shuffle(dialects)
+    regular, named = named is not None, set() if named is None else named
     for each in dialects:
-        all_of_them.add((yield from _sweep(each, codec, keep, limits, now.timestamp(), dry_run=dry_run)))
+        swept = yield from _sweep(each, codec, keep, limits, now.timestamp(), named, regular=regular, dry_run=dry_run)
+        all_of_them.add(swept)
     while not dry_run and (yield give_back_pages(d)):
         yield from limits.rest()
     return all_of_them
@@ -272,15 +287,38 @@ def _policy(keep: Retention) -> Policy:
 
 
 def _sweep(
-    d: SqlDialect, codec: ValueCodec, keep: Retention, limits: _Limits, begun: float, *, dry_run: bool
+    d: SqlDialect,
+    codec: ValueCodec,
+    keep: Retention,
+    limits: _Limits,
+    begun: float,
+    named: set[str],
+    *,
+    regular: bool,
+    dry_run: bool,
 ) -> Operations[Swept]:
     """The operations for the threads of one tenant, or for those without a tenant."""
     swept, policy = Swept(), _policy(keep)
-    digest = policy.digest()
+    name = policy.name()
     last: LastSweep | None = yield last_sweep(d)
-    # Another policy, or a clock that was ahead and has made threads due in a far future: all threads are due.
-    if last is not None and (last.policy != digest or not 0 < last.armed_at <= begun + LATE):
+    # A clock that was ahead has made threads due in a far future.
+    if last is not None and not 0 < last.armed_at <= begun + LATE:
         last = None
+    # Whether it leaves all threads to the policy that they are armed for, and visits those that are due.
+    is_guest = False
+    if last is not None and last.policy != name:
+        is_recent = begun < last.armed_at + DAY
+        is_guest = is_recent and regular
+        if is_recent and not dry_run and last.policy not in named:
+            named.add(last.policy)
+            _LOG.warning(
+                "two retentions sweep %s on one day, %s and %s; give all its savers and commands the same",
+                d.location,
+                last.policy,
+                name,
+            )
+        if not is_guest:  # All threads are due.
+            last = None
     seen: set[str] = set()  # By a dry run: a thread may be due and have grown.
 
     def visit(thread_ids: Sequence[str]) -> Operations[bool]:
@@ -326,7 +364,7 @@ def _sweep(
         yield from limits.rest()
         return True
 
-    armed = None if dry_run else (yield from _arm(d, digest, last, begun, keep, limits))
+    armed = None if dry_run else (yield from _arm(d, name, last, begun, keep, limits, is_guest=is_guest))
     if dry_run and last is None:  # A sweep would arm all threads first.
         yield from limits.pages(partial(ids_page, d), d.ranges(), visit)
     else:
@@ -342,11 +380,18 @@ def _sweep(
 
 
 def _arm(
-    d: SqlDialect, digest: str, last: LastSweep | None, begun: float, keep: Retention, limits: _Limits
-) -> Operations[LastSweep]:
+    d: SqlDialect,
+    policy: str,
+    last: LastSweep | None,
+    begun: float,
+    keep: Retention,
+    limits: _Limits,
+    *,
+    is_guest: bool,
+) -> Operations[LastSweep | None]:
     """Make all threads due for a new policy, those that have grown otherwise; arm those without a row once a week.
 
-    Returns what is stored about the sweep.
+    Returns what is stored about the sweep; a guest stores nothing.
     """
 
     def hasten(thread_ids: Sequence[str]) -> Operations[bool]:
@@ -358,14 +403,16 @@ def _arm(
         return True
 
     if last is None:
-        yield begin_policy(d, digest)
+        yield begin_policy(d, policy)
     elif keep.keep_last is not None:
         yield from limits.pages(partial(grown_page, d), [grown_since(last.started_at, begun)], hasten)
+    if is_guest:
+        return None
     armed_at = 0.0 if last is None else last.armed_at
     if armed_at + WEEK <= begun:
         yield from limits.pages(partial(ids_page, d), d.ranges(), arm)
         armed_at = begun
-    armed = LastSweep(digest, armed_at, begun, None)
+    armed = LastSweep(policy, armed_at, begun, None)
     yield note_sweep(d, armed)
     return armed
 
@@ -438,6 +485,7 @@ class Sweeper:
     def __init__(self, saver: HasBackend, keep: Retention) -> None:
         self._saver = weakref.ref(saver)
         self._keep = keep
+        self._named = set[str]()
         self._stopped = threading.Event()
         self._worker = threading.Thread(target=self._live, name="checkpoint-sweep", daemon=True)
         self._worker.start()
@@ -483,7 +531,8 @@ class Sweeper:
             return answer
 
         try:
-            done = follow(sweep_operations(d, codec, self._keep, now(), dry_run=False, tenants=True), run)
+            sweep = sweep_operations(d, codec, self._keep, now(), dry_run=False, tenants=True, named=self._named)
+            done = follow(sweep, run)
             _LOG.info("a sweep finished: %s", done)
         except _Stopped:
             pass  # The saver is being closed; the next sweep deletes what is left.

@@ -17,7 +17,7 @@ from collections.abc import Sequence, Set
 from datetime import datetime, timedelta, timezone
 from hashlib import sha256
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
@@ -36,6 +36,8 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Seconds after which each thread is visited again.
 WEEK = 7 * 86_400.0
+# Seconds for which a sweep at regular intervals leaves all threads to another policy that has made them due.
+DAY = 86_400.0
 # Seconds: a checkpoint may be committed that long after its id was made, and clocks may differ by that much.
 LATE = 3_600.0
 # Threads that one statement arms, or lists: on SQLite, it keeps puts waiting.
@@ -68,11 +70,20 @@ class Policy(NamedTuple):
     wanted: Sequence[Condition]
     keep_waiting: bool
 
-    def digest(self) -> str:
-        """Return a text that another policy does not have, and that is the same in each process."""
-        conditions = sorted((each.key, each.operator, sorted(each.texts)) for each in self.wanted)
-        limits = self.older_than, self.keep_last, self.keep_waiting
-        return sha256(json.dumps([limits, conditions]).encode()).hexdigest()[:32]
+    def name(self) -> str:
+        """Return a text that another policy does not have, and that is the same in each process.
+
+        A person can tell the policy by it, but not the values of its filter.
+        """
+        limits: dict[str, Any] = {
+            "older_than": self.older_than,
+            "keep_last": self.keep_last,
+            "keep_waiting": self.keep_waiting,
+        }
+        if self.wanted:
+            conditions = sorted((each.key, each.operator, sorted(each.texts)) for each in self.wanted)
+            limits["filter"] = sha256(json.dumps(conditions).encode()).hexdigest()[:16]
+        return json.dumps(limits)
 
 
 class Thread(NamedTuple):
@@ -399,15 +410,20 @@ def set_ttl(d: SqlDialect, thread_id: str, ttl_seconds: float | None, strategy: 
 def sweep_status(d: SqlDialect, now: float) -> Steps[SweepStatus]:
     """Return what the sweeps of a tenant have done, and what is due.
 
-    Round trips: 1.
-    Rows: up to 10,000 threads.
+    Those that the last sweep has armed, and a limit kept it from visiting, are not late: only their time tells them.
+
+    Round trips: 2.
+    Rows: up to 20,000 threads.
     """
-    rows, ((overdue, since),) = yield d.ask("select_sweep", "count_due", now=now, limit=COUNTED)
-    finished_at = LastSweep._make(rows[0]).finished_at if rows else None
+    (rows,) = yield d.ask("select_sweep")
+    last = LastSweep._make(rows[0]) if rows else LastSweep("", 0.0, 0.0, None)
+    spans = {"above": 0.0, "below": last.armed_at}, {"above": last.armed_at, "below": now}
+    ((before,), (after,)) = yield d.ask_each("count_due", spans, limit=COUNTED)
+    since = before[1] or after[1]
     return SweepStatus(
-        None if finished_at is None else datetime.fromtimestamp(finished_at, timezone.utc),
-        overdue,
-        timedelta(seconds=now - since if overdue else 0),
+        None if last.finished_at is None else datetime.fromtimestamp(last.finished_at, timezone.utc),
+        min(before[0] + after[0], COUNTED),
+        timedelta(seconds=now - since if since else 0),
     )
 
 

@@ -107,9 +107,9 @@ WHERE tenant = %(tenant)s AND policy = %(policy)s
 RETURNING policy
 
 -- name: count_due
--- How many of the threads that a sweep has armed are due, up to a number, and since when.
+-- How many threads were due between two times, up to a number, and since when.
 SELECT count(*), min(due_at) FROM (
     SELECT due_at FROM langgraph_checkpoint.threads
-    WHERE tenant = %(tenant)s AND due_at > 0 AND due_at <= %(now)s
+    WHERE tenant = %(tenant)s AND due_at > %(above)s AND due_at < %(below)s
     ORDER BY due_at LIMIT %(limit)s
 ) AS due
