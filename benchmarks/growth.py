@@ -3,8 +3,8 @@
 There are three stores: A has 100,000 threads of 20 checkpoints, B has 1,000,000 of four, and C has large threads. For
 each operation, the table has its operations of the driver (a transaction, or a statement alone), its round trips, the
 pages that it reads (buffers of PostgreSQL; on SQLite what it reads of the file, with a cache of 100 pages), what it
-writes (WAL of PostgreSQL; to the files), how much the database grows, and the time; and the pages and the time of the
-official saver.
+writes (WAL of PostgreSQL; to the files), how much the database and the memory of this process grow, and the time; and
+the pages, the memory and the time of the official saver.
 
 A thread is a block of checkpoints that a saver stores itself. Its rows are copied with other ids, which are the only
 texts that begin with a block's label. So this code does not depend on any saver's tables. Not part of
@@ -14,9 +14,11 @@ texts that begin with a block's label. So this code does not depend on any saver
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import multiprocessing
 import os
+import re
 import sqlite3
 import statistics
 import sys
@@ -199,7 +201,12 @@ class Database(ABC):
     def __init__(self, location: str, *, official: bool) -> None:
         self.location = location
         self.official = official
-        self.events: list[OperationEvent] = []
+        self.operations = self.round_trips = 0
+
+    def note(self, event: OperationEvent) -> None:
+        """Count an operation of our saver."""
+        self.operations += 1
+        self.round_trips += event.round_trips
 
     @abstractmethod
     def opened(self) -> Any:
@@ -228,7 +235,7 @@ class PostgresDatabase(Database):
     def opened(self) -> Any:
         if self.official:
             return OfficialPostgresSaver.from_conn_string(self.location)
-        return PostgresSaver(self.location, max_size=1, on_operation=self.events.append)
+        return PostgresSaver(self.location, max_size=1, on_operation=self.note)
 
     def repeat(self, thread_id: str, block: int, numbers: Sequence[int]) -> None:
         text, hexes = label(block).encode(), label(block).encode().hex().encode()
@@ -297,7 +304,7 @@ class SqliteDatabase(Database):
     def opened(self) -> Any:
         if self.official:
             return OfficialSqliteSaver.from_conn_string(self.location)
-        return SqliteSaver(self.location, on_operation=self.events.append)
+        return SqliteSaver(self.location, on_operation=self.note)
 
     def repeat(self, thread_id: str, block: int, numbers: Sequence[int]) -> None:
         with closing(sqlite3.connect(self.location)) as file, file:
@@ -335,6 +342,11 @@ def sqlite_database(where: Path, *, official: bool) -> Iterator[Database]:
 # Filling
 
 
+def threads_of(store: str, scale: float) -> int:
+    """The number of the many threads of a store."""
+    return max(2, round(STORES[store][0] * scale))
+
+
 def fill(database: Database, store: str, scale: float, shapes: Iterable[str]) -> None:
     """Store the blocks, and copy them."""
     with database.opened() as saver:
@@ -342,9 +354,9 @@ def fill(database: Database, store: str, scale: float, shapes: Iterable[str]) ->
         Thread(saver, "few").put_block(0, short(4), user="rare")
         Thread(saver, "warm").put_block(0, long())
         if store in STORES:
-            threads, steps = STORES[store]
-            Thread(saver, f"many {label(1)}").put_block(1, short(steps), user="usual")
-            copies = [(f"many {label(1)}", 1, range(2, 1 + max(2, round(threads * scale))))]
+            _, steps = STORES[store]
+            Thread(saver, many(1)).put_block(1, short(steps), user="usual")
+            copies = [(many(1), 1, range(2, 1 + threads_of(store, scale)))]
         else:
             copies = []
             for name in shapes:
@@ -361,6 +373,16 @@ def fill(database: Database, store: str, scale: float, shapes: Iterable[str]) ->
 # Measuring
 
 
+def many(number: int) -> str:
+    """The id of one of the many threads."""
+    return f"many {label(number)}"
+
+
+def of_root(thread_id: str) -> Any:
+    """The namespace of the root graph."""
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+
+
 def read(found: Iterable[Any]) -> int:
     """The number of items."""
     return sum(1 for _ in found)
@@ -368,12 +390,12 @@ def read(found: Iterable[Any]) -> int:
 
 def on_thread(saver: Saver, thread_id: str) -> Iterator[Work]:
     """The operations on a thread; each is done before the next one is asked for."""
-    of_root: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+    root = of_root(thread_id)
     of_all: Any = {"configurable": {"thread_id": thread_id}}
-    newest = saver.get_tuple(of_root)
+    newest = saver.get_tuple(root)
     reads: dict[str, Callable[[], object]] = {
-        "get": lambda: saver.get_tuple(of_root),
-        f"list page of {PAGE}": lambda: read(saver.list(of_root, limit=PAGE)),
+        "get": lambda: saver.get_tuple(root),
+        f"list page of {PAGE}": lambda: read(saver.list(root, limit=PAGE)),
         f"list page of {PAGE}, all namespaces": lambda: read(saver.list(of_all, limit=PAGE)),
         "list, all namespaces": lambda: read(saver.list(of_all)),
         "list, all namespaces, few hits": lambda: read(saver.list(of_all, filter={"step": 4})),
@@ -389,9 +411,9 @@ def on_thread(saver: Saver, thread_id: str) -> Iterator[Work]:
     head.put(999_998, 0, new)
     yield "put", lambda: head.put(999_998, 1, new)
     if thread_id == "delta":
-        yield "delta history", lambda: saver.get_delta_channel_history(config=of_root, channels=["log"])
+        yield "delta history", lambda: saver.get_delta_channel_history(config=root, channels=["log"])
     if isinstance(saver, CheckpointSaver):
-        roots = list(saver.history(of_root))
+        roots = list(saver.history(root))
         old = roots[3 * len(roots) // 4].checkpoint_id
         run = roots[len(roots) // 2].run_id or ""
         yield "delete_for_runs", lambda: saver.delete_for_runs([run])
@@ -407,27 +429,45 @@ def on_thread(saver: Saver, thread_id: str) -> Iterator[Work]:
     yield "delete_thread", lambda: saver.delete_thread(thread_id)
 
 
-def on_store(saver: Saver, where: Path) -> Iterator[Work]:
-    """The operations on all threads; each is done before the next one is asked for."""
+def on_store(saver: Saver, where: Path, threads: int) -> Iterator[Work]:
+    """The operations on all threads, and on one of them; each is done before the next one is asked for."""
+    yield "first operation", partial(saver.get_tuple, of_root(many(1)))
+    yield "get", partial(saver.get_tuple, of_root(many(2)))
+    yield "list of a namespace", lambda: read(saver.list(of_root(many(2))))
+    yield "list of a thread", lambda: read(saver.list({"configurable": {"thread_id": many(2)}}))
+    yield "delete_thread", partial(saver.delete_thread, many(2))
     yield f"list page of {PAGE}", lambda: read(saver.list(None, limit=PAGE))
     few, no = {"user": "rare"}, {"user": "nobody"}
     yield "list, few hits", lambda: read(saver.list(None, filter=few))
     yield "list, no hits", lambda: read(saver.list(None, filter=no))
     if not isinstance(saver, CheckpointSaver):
+        yield "get and put in each thread", partial(run_each, saver, threads)
         return
     yield "history, few hits", lambda: read(saver.history(None, filter=few))
     yield "threads, few hits", lambda: read(saver.threads(filter=few))
     yield f"threads page of {PAGE}", lambda: read(saver.threads(limit=PAGE))
     yield "count_threads", saver.count_threads
     yield "interrupts", lambda: read(saver.interrupts())
-    yield "stats", lambda: saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 10))
-    yield "types", lambda: classes_of([saver])
-    yield "reencrypt, dry run", lambda: saver.reencrypt(dry_run=True)
-    yield "export", lambda: export_file(saver, where / "export")
     yield "first sweep", lambda: saver.sweep(Retention(older_than=YEARS))
     yield "sweep without a visit", lambda: saver.sweep(Retention(older_than=YEARS))
     yield "sweep after a change", lambda: saver.sweep(Retention(older_than=2 * YEARS))
+    yield "stats", lambda: saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 10))
+    yield "types", lambda: classes_of([saver])
+    yield "reencrypt, dry run", lambda: saver.reencrypt(dry_run=True)
+    exported = where / "export"
+    yield "export", lambda: export_file(saver, exported)
+    exported.unlink(missing_ok=True)
+    yield "get and put in each thread", partial(run_each, saver, threads)
+    third = {"run_id": {"$lt": label(threads // 3)}}
+    yield "sweep, deletes a third", lambda: saver.sweep(Retention(older_than=timedelta.resolution, filter=third))
     yield "sweep, keep_last=2", lambda: saver.sweep(Retention(older_than=2 * YEARS, keep_last=2))
+
+
+def run_each(saver: Saver, threads: int) -> None:
+    """Go on with each of the threads, as a process that serves all of them."""
+    for number in range(3, 1 + threads):
+        found = saver.get_tuple(of_root(many(number)))
+        Thread(saver, many(number), found).put(number, 9_999, Step({"count": 0, "text": "new"}))
 
 
 class Cost(NamedTuple):
@@ -438,25 +478,34 @@ class Cost(NamedTuple):
     pages: int
     written: int
     grown: int
+    resident: int
     seconds: float
     puts: Sequence[float]
 
 
-def measured(database: Database, works: Iterator[Work], *, puts: bool) -> Mapping[str, Cost]:
-    """Do each, and count."""
+def resident() -> int:
+    """The memory of this process, in bytes."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def measured(database: Database, works: Iterator[Work], *, puts: bool, only: str = "") -> Mapping[str, Cost]:
+    """Do each whose name matches a regular expression, and count."""
     found = {}
     for name, work in works:
-        database.events.clear()
-        before = database.counters()
+        if not re.search(only, name):
+            continue
+        database.operations = database.round_trips = 0
+        held, before = resident(), database.counters()
         with Putting(database.location) if puts else ExitStack() as putting:
             begun = time.perf_counter()
             work()
             seconds = time.perf_counter() - begun
         after = database.counters()
         pages, written, grown = (new - old for new, old in zip(after, before, strict=True))
-        round_trips = sum(event.round_trips for event in database.events)
         taken = putting.taken if isinstance(putting, Putting) else []
-        found[name] = Cost(len(database.events), round_trips, pages, written, grown, seconds, taken)
+        done = database.operations, database.round_trips
+        found[name] = Cost(*done, pages, written, grown, resident() - held, seconds, taken)
         print(f"{name}: {found[name][:-1]}", file=sys.stderr)
     return found
 
@@ -499,18 +548,29 @@ def put_until_told(location: str, ends: Any) -> None:
 def report(title: str, ours: Mapping[str, Cost], official: Mapping[str, Cost]) -> None:
     """Print a table."""
     puts = any(cost.puts for cost in ours.values())
-    print(f"\n## {title}\n\n| operation | operations | round trips | pages | written MB | grown MB | ms ", end="")
-    print("| puts beside: ms, p50; p99; most " if puts else "| official: pages | ms ", end="")
-    print(f"|\n|---|{'--:|' * (7 if puts else 8)}")
+    names = ["operation", "operations", "round trips", "pages", "written MB", "grown MB", "memory MB", "ms"]
+    names += ["puts beside: ms, p50; p99; most"] if puts else ["official: pages", "memory MB", "ms"]
+    print(f"\n## {title}\n\n| {' | '.join(names)} |\n|---|{'--:|' * (len(names) - 1)}")
     for name, cost in ours.items():
-        print(f"| {name} | {cost.operations:,} | {cost.round_trips:,} | {cost.pages:,} ", end="")
-        print(f"| {cost.written / 1e6:,.1f} | {cost.grown / 1e6:,.1f} | {cost.seconds * 1000:,.0f} ", end="")
+        cells = [
+            name,
+            *(f"{number:,}" for number in cost[:3]),
+            *map(megabytes, cost[3:6]),
+            f"{cost.seconds * 1000:,.0f}",
+        ]
         if puts:
             taken = sorted(cost.puts)
-            print(f"| {statistics.median(taken):.1f}; {taken[len(taken) * 99 // 100]:.1f}; {taken[-1]:.1f} |")
+            cells.append(f"{statistics.median(taken):.1f}; {taken[len(taken) * 99 // 100]:.1f}; {taken[-1]:.1f}")
+        elif other := official.get(name.replace("history", "list")):
+            cells += [f"{other.pages:,}", megabytes(other.resident), f"{other.seconds * 1000:,.0f}"]
         else:
-            other = official.get(name.replace("history", "list"))
-            print(f"| {other.pages:,} | {other.seconds * 1000:,.0f} |" if other else "| | |")
+            cells += [""] * 3
+        print(f"| {' | '.join(cells)} |")
+
+
+def megabytes(number: int) -> str:
+    """A number of bytes, as a table has it."""
+    return f"{number / 1e6:,.1f}"
 
 
 def costs(
@@ -521,9 +581,10 @@ def costs(
     with database.opened() as saver:
         measured(database, on_thread(saver, "warm"), puts=False)
         if store in STORES:
-            yield store, measured(database, on_store(saver, where), puts=given.puts)
+            works = on_store(saver, where, threads_of(store, given.scale))
+            yield store, measured(database, works, puts=given.puts, only=given.only)
         for name in given.shapes if store not in STORES else ():
-            yield f"{store}, {name}", measured(database, on_thread(saver, name), puts=False)
+            yield f"{store}, {name}", measured(database, on_thread(saver, name), puts=False, only=given.only)
 
 
 def main() -> None:
@@ -534,8 +595,9 @@ def main() -> None:
     parser.add_argument("--postgres", metavar="URL", help="a superuser's on a server; by default, one is started")
     parser.add_argument("--postgres-only", action="store_true")
     parser.add_argument("--sqlite-only", action="store_true")
-    parser.add_argument("--no-official", action="store_true")
+    parser.add_argument("--savers", nargs="+", choices=["ours", "official"], default=["ours", "official"])
     parser.add_argument("--puts", action="store_true", help="A, B: what an operation does to puts of another process")
+    parser.add_argument("--only", metavar="REGEX", default="", help="only operations with such a name")
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES))
     given = parser.parse_args()
     psycopg.Connection.__init__ = remembered  # type: ignore[assignment,method-assign]
@@ -550,8 +612,8 @@ def main() -> None:
             systems[f"PostgreSQL {server.query('SHOW server_version')[0]}"] = partial(postgres_database, server)
         for store, (system, made) in itertools.product(given.stores, systems.items()):
             found = []
-            for official in (False,) if given.no_official else (False, True):
-                with made(official=official) as database:
+            for saver in given.savers:
+                with made(official=saver == "official") as database:
                     found.append(dict(costs(database, store, given, where)))
             for name, ours in found[0].items():
                 report(f"{system}, {name}, scale {given.scale}", ours, found[1][name] if found[1:] else {})
