@@ -112,18 +112,20 @@ def _lock(server: Any, schema: str, *, closes: bool) -> None:
     tables = sql.SQL(", ").join(sql.Identifier(schema, table) for table in _POSTGRES)
     mode = sql.SQL("SHARE ROW EXCLUSIVE" if closes else "ACCESS EXCLUSIVE")
     lock = sql.SQL("LOCK TABLE {} IN {} MODE").format(tables, mode)
-    server.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(f"{TRY_SECONDS}s")))
+    server.execute(_LOCK_TIMEOUT, [f"{TRY_SECONDS}s"])
     end = monotonic() + LOCK_SECONDS
     while True:
         try:
             with server.transaction():
                 server.execute(lock)
-            return
+            break
         except errors.LockNotAvailable:
             if monotonic() > end:
                 raise
+    server.execute(_LOCK_TIMEOUT, [f"{LOCK_SECONDS}s"])  # For the statements that follow, such as those on the function.
 
 
+_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
 _STATE_OF_SERVER = """
     SELECT n.nspname, EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = %s)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('checkpoints')

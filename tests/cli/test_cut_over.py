@@ -256,3 +256,22 @@ def test_a_thread_that_is_being_deleted_does_not_meet_the_closing_tables(empty_p
             assert watcher.execute("SELECT FROM checkpoints UNION ALL SELECT FROM checkpoint_blobs").fetchall() == []
         with pytest.raises(psycopg.Error, match="have moved to"):
             saver.delete_thread("1")
+
+
+def test_after_the_tables_are_locked_the_other_statements_wait_as_long_as_they_need(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only as long as a try for the locks: here, for somebody who changes the function of the triggers."""
+    monkeypatch.setattr(fence, "TRY_SECONDS", 0.05)
+    official = Official("postgres", empty_postgres_url)
+    with official.open():
+        assert fence.close(official.url, "elsewhere") is None
+    with psycopg.connect(official.url) as somebody, psycopg.connect(official.url, autocommit=True) as watcher:
+        somebody.execute(f"ALTER FUNCTION {fence.NAME}() COST 7")
+        with ThreadPoolExecutor(1) as pool:
+            closing_tables = pool.submit(fence.close, official.url, "here")
+            longer_than_a_try = f"{_WAITING} AND clock_timestamp() - waitstart > '0.2s'"
+            while not watcher.execute(longer_than_a_try).fetchall() and not closing_tables.done():
+                sleep(0.01)
+            somebody.rollback()
+            assert closing_tables.result() is None
