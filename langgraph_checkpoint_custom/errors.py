@@ -141,11 +141,11 @@ class CorruptCheckpoint(CheckpointError):
         self.type = type
 
 
-def names_are_damaged() -> CorruptCheckpoint:
-    """The error for a row whose channels or versions cannot be read."""
+def names_are_damaged(thread_id: str) -> CorruptCheckpoint:
+    """The error for a thread in which a row's channels or versions cannot be read."""
     return CorruptCheckpoint(
-        "a checkpoint's list of channels, or of their versions, is damaged, so something else has written to the "
-        "tables; restore the thread from a backup"
+        f"thread {thread_id!r}: a checkpoint's list of channels, or of their versions, is damaged, so something else "
+        "has written to the tables; restore the thread from a backup"
     )
 
 

@@ -9,14 +9,16 @@ Every deletion has the same steps (forks are at the end of this file):
    its seed, and a checkpoint older than format 4 needs the sends of its parent.
 3. The others are deleted, with their writes and with the blobs that no remaining checkpoint names.
 
-Lists of names stay the JSON texts that the database returns until they are needed: most never are.
+Lists of names stay the JSON texts that the database returns until they are needed: most never are. What needs them
+raises `ValueError` if they are damaged; `reading_names` makes it the error of the thread.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -60,29 +62,32 @@ class OutlineRow(NamedTuple):
         return _populated(self.inline_channels, self.blob_channels)
 
 
+@contextmanager
+def reading_names(thread_id: str) -> Iterator[None]:
+    """Raise `CorruptCheckpoint`, which names the thread, if lists of names are damaged."""
+    try:
+        yield
+    except ValueError as error:
+        raise names_are_damaged(thread_id) from error
+
+
 def blobs_of(rows: Iterable[OutlineRow]) -> set[BlobPlace]:
     """Return the blobs that checkpoints name."""
     lists = {(row.checkpoint_ns, row.blob_channels, row.blob_versions) for row in rows}  # Fewer than rows, mostly.
-    try:
-        return {
-            (checkpoint_ns, channel, version)
-            for checkpoint_ns, channels, versions in lists
-            for channel, version in zip(_names(channels), _decoded(versions), strict=True)
-        }
-    except ValueError as error:  # One of two lists is longer.
-        raise names_are_damaged() from error
+    return {
+        (checkpoint_ns, channel, version)
+        for checkpoint_ns, channels, versions in lists
+        for channel, version in zip(_names(channels), _decoded(versions), strict=True)
+    }
 
 
 _DECODER = json.JSONDecoder()
 
 
 def _decoded(text: str) -> list[str]:
-    try:
-        found: list[str] = _DECODER.raw_decode(text)[0]  # json.loads also looks for white space: twice the time.
-    except ValueError as error:
-        raise names_are_damaged() from error
+    found: list[str] = _DECODER.raw_decode(text)[0]  # json.loads also looks for white space: twice the time.
     if type(found) is not list or not {str}.issuperset(map(type, found)):
-        raise names_are_damaged()
+        raise ValueError("not a list of names")
     return found
 
 

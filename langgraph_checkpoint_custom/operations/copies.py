@@ -23,7 +23,7 @@ from langgraph_checkpoint_custom.engine.operation import RoundTrip, Steps, offlo
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, Contention, ThreadExists
 from langgraph_checkpoint_custom.model.filter import canonical, project
 from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_metadata
-from langgraph_checkpoint_custom.model.outline import BlobPlace, Copies, Outline, branch
+from langgraph_checkpoint_custom.model.outline import BlobPlace, Copies, Outline, branch, reading_names
 from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, chunks_of, sends_for
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -116,7 +116,8 @@ def fork_thread(
             "metadata": new,
             "metadata_filter": project(searched, codec.plaintext_keys),
         }
-        return columns, branch(outline, point)
+        with reading_names(source):
+            return columns, branch(outline, point)
 
     start, copies = yield from offload(len(data) + len(outlined) * DECISION_BYTES, decide)
     blobs = copies.blobs | (yield from chunks_of(d, source, copies.blobs))

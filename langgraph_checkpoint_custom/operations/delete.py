@@ -40,6 +40,7 @@ from langgraph_checkpoint_custom.model.outline import (
     later,
     of_checkpoint,
     of_runs,
+    reading_names,
     superseded,
 )
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
@@ -157,7 +158,8 @@ def _decide(
     def decide() -> Removal:
         places = {name: (checkpoint_ns, checkpoint_id) for name, checkpoint_ns, checkpoint_id in labels}
         outline = Outline(rows, places, sends)
-        return Removal(outline, choose(outline))
+        with reading_names(thread_id):
+            return Removal(outline, choose(outline))
 
     removal = yield from offload(len(rows) * DECISION_BYTES, decide)
     return removal, [(checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in chain(*written)]

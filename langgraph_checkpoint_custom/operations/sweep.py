@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.filter import Condition, matches
 from langgraph_checkpoint_custom.model.id_times import ids_between
 from langgraph_checkpoint_custom.model.keys import Key, Range, right_above
-from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, superseded
+from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, reading_names, superseded
 from langgraph_checkpoint_custom.model.records import SweepStatus, time_from
 from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, remove, sends_for
 from langgraph_checkpoint_custom.operations.sizes import ALL, SizeRow, Total
@@ -314,7 +314,9 @@ def _verdict(
         chosen: Set[Place] = set()
         if keep is not None:
             chosen = superseded(outline, keep) if keep else outline.rows.keys()
-        return Removal(outline, chosen), sum(not outline.rows[place].hidden for place in chosen)
+        with reading_names(thread_id):
+            removal = Removal(outline, chosen)
+        return removal, sum(not outline.rows[place].hidden for place in chosen)
 
     removal, removed = yield from offload(len(rows) * DECISION_BYTES, decide)
     return _Verdict(removal, removed, thread.is_wanted or ttl is not None, now + wait, seen)
@@ -371,7 +373,9 @@ def delete_unless_it_fits(d: SqlDialect, thread_id: str, room: int) -> Steps[boo
         return False
     outline = yield from offload(len(rows) * DECISION_BYTES, Outline, rows)
     more = d.ask("delete_all_writes", thread_id=thread_id).statements
-    yield from remove(d, thread_id, Removal(outline, outline.rows.keys()), more=more)
+    with reading_names(thread_id):
+        removal = Removal(outline, outline.rows.keys())
+    yield from remove(d, thread_id, removal, more=more)
     (left,) = yield d.ask("select_keys", thread_id=thread_id, limit=1)
     return not left
 

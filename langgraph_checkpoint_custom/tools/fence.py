@@ -122,7 +122,7 @@ def _lock(server: Any, schema: str, *, closes: bool) -> None:
         except errors.LockNotAvailable:
             if monotonic() > end:
                 raise
-    server.execute(_LOCK_TIMEOUT, [f"{LOCK_SECONDS}s"])  # For the statements that follow, such as those on the function.
+    server.execute(_LOCK_TIMEOUT, [f"{LOCK_SECONDS}s"])  # The function may be locked, too.
 
 
 _LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"

@@ -316,7 +316,7 @@ def test_a_damaged_thread_does_not_stop_a_sweep(
         for number in (1, 2):
             put(saver, name, number, days=1 if name == "d" else 40)
     database.run(f"UPDATE {DAMAGE[damage][database.kind]} WHERE thread_id = 'b'")
-    with pytest.raises(CorruptCheckpoint, match=r"is damaged|is not a list of names"):
+    with pytest.raises(CorruptCheckpoint, match=r"thread 'b': .* is damaged|is not a list of names"):
         saver.prune(["b"])
     done = saver.sweep(Retention(older_than=30 * DAY))
     assert (done.threads, done.deleted_threads, done.complete) == (3, 2, True)
