@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -120,13 +121,39 @@ def test_the_wheel_contains_schema_and_migrations(wheel: Path) -> None:
     assert not any(name.startswith("tests") for name in names)
 
 
+def installed(folder: Path, *wanted: str) -> Path:
+    """Install this into a new environment; returns its Python. Skips the test without a network."""
+    pip("download", "ormsgpack", folder)  # The wheel's dependencies are downloaded, too.
+    venv.create(folder / "venv")
+    python = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-compile", *wanted]
+    subprocess.run(command, check=True)
+    return python
+
+
+@pytest.mark.timeout(600)
+def test_the_readmes_install_line_brings_what_its_example_needs(wheel: Path, tmp_path: Path) -> None:
+    """The line with the wheel in place of the clone; the second run of the example remembers the first one."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    ((*command, package, langgraph),) = map(shlex.split, re.findall(r"^(pip install .*)$", readme, re.MULTILINE))
+    assert (command, package[0]) == (["pip", "install"], ".")
+    python = installed(tmp_path, f"{wheel}{package[1:]}", langgraph)
+    (example,) = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    said: list[str] = []
+    for _ in range(2):
+        done = subprocess.run([python, "-c", example], check=False, capture_output=True, text=True, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        said += done.stdout.splitlines()
+    asked = ["Hello!", "What did I say?"] * 2
+    assert said == [f"You said {asked[:number]}." for number in range(1, 5)]
+    threads = [str(python.with_name("lgckpt")), "threads"]
+    assert "ai: You said" in subprocess.run(threads, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    subprocess.run([python, "-c", f"from {PACKAGE} import PostgresSaver"], check=True)
+
+
 @pytest.mark.timeout(600)
 def test_sqlite_runs_without_any_extra(wheel: Path, tmp_path: Path) -> None:
-    pip("download", "ormsgpack", tmp_path)  # Skips without a network: the wheel's dependencies are downloaded, too.
-    venv.create(tmp_path / "venv")
-    python = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-compile", str(wheel)]
-    subprocess.run(command, check=True)
+    python = installed(tmp_path, str(wheel))
     done = subprocess.run(
         [python, "-W", "error", "-c", PROGRAM, str(tmp_path / "store.db")],
         check=False,

@@ -179,9 +179,8 @@ def table(columns: Sequence[Column], rows: Iterable[Any], styles: Sequence[Style
     shown = [column for column in columns if not found or any(cells[column])]
     console, one_line = _console(), any(column.cut or column.drop for column in columns)
     if one_line and console.is_terminal:
-        widths = {
-            column: SPARED if column.cut else max(map(cell_len, (column.head, *cells[column]))) for column in shown
-        }
+        widths = {column: max(map(cell_len, (column.head, *cells[column]))) for column in shown}
+        widths |= {column: min(SPARED, widths[column]) for column in shown if column.cut}
         droppable = [column for column in shown if column.drop]
         while droppable and sum(widths.values()) + 3 * len(widths) > console.width:
             del widths[droppable.pop()]

@@ -89,8 +89,9 @@ def show(
         )
         return
     limit = _ALL if full else SHORT
-    say(f"Checkpoint {checkpoint_id} of thread {thread}" + (f", namespace {namespace}" if namespace else ""))
-    say(f"Stored {options.times.full(found.checkpoint.get('ts'))}; its parent is {parent or 'none'}.")
+    say(f"Thread {thread}" + (f", namespace {namespace}" if namespace else ""))
+    say(f"Checkpoint {checkpoint_id}, stored {options.times.full(found.checkpoint.get('ts'))}")
+    say(f"Parent {parent or 'none'}")
     _values(
         "state", {one.name: one.value for one in channels if one.readable and not (one.chat or one.inner)}, full=full
     )

@@ -128,7 +128,7 @@ def status(
             Column(times.head("last sweep"), lambda row: times.short(row[1].finished_at) or "never"),
             Column("overdue", lambda row: row[1].overdue, right=True),
             Column("for", lambda row: timedelta(seconds=round(row[1].lag.total_seconds())) if row[1].overdue else None),
-            Column("", lambda row: "late" if row[0] in late else "in time"),
+            Column("state", lambda row: "late" if row[0] in late else "in time"),
         ],
         found,
         ok=not late,

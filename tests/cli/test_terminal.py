@@ -11,6 +11,7 @@ from rich.text import Text
 from tests.behaviour.helpers import metadata
 from tests.cli.conftest import Cli, on_terminal
 from tests.cli.test_reading import put
+from tests.ui.stories import chat, forked, research
 
 THREAD = str(UUID(int=1))
 
@@ -43,6 +44,29 @@ def test_a_row_is_a_line_and_no_id_is_cut(cli: Cli, columns: int) -> None:
     assert ("checkpoints" in lines[1]) == (columns > 80)
     assert any("long long" in line and "…" in line for line in lines_of(columns, "show", THREAD))
     assert "…" not in "".join(lines_of(columns, "show", THREAD, "--full"))
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_branches_questions_and_ids_fit_the_terminal(cli: Cli, columns: int) -> None:
+    """Of real graphs: three branches with labels, subgraphs, a question, a thread with an id of the usual length."""
+    with cli.store.open() as saver:
+        saver.setup()
+        chat(saver, THREAD, answered=False)
+        forked(saver, "forked")
+        research(saver, "nested")
+    for argv, heads in (
+        (("history", "forked", "--graph"), {"made by", "state"}),
+        (("history", "nested"), {"made by", "state", "namespace"}),
+        (("interrupts",), {"thread", "question"}),
+        (("threads",), {"thread", "state", "last m"}),
+    ):
+        lines = lines_of(columns, *argv)
+        assert all(cell_len(line) <= columns for line in lines)
+        assert all(head in lines[1] for head in heads)
+        assert ("(" in lines[1]) == (columns > 80 or argv[0] != "history")  # A time, which makes room for these.
+    shown = lines_of(columns, "show", THREAD)
+    assert all(cell_len(line) <= columns for line in shown[:3])
+    assert THREAD in shown[0]
 
 
 @pytest.mark.parametrize("columns", [80, 120])
