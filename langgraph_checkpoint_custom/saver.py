@@ -329,9 +329,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             return self._note_start(config, self._driver.run(get_tuple_to_write(*self._read_arguments(config))))
         dialect = self._dialect
         if dialect.sends_forms:
-            rows = dialect.read_rows(self._driver.send(*dialect.read_form(key_of(config))))
-            if rows is not None:
-                return self._build(rows)
+            return self._build(dialect.rows(self._driver.send(*dialect.read_form(key_of(config)))))
         return self._driver.run(get_tuple(*self._read_arguments(config)))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -340,12 +338,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             return self._note_start(config, await self._driver.arun(get_tuple_to_write(*self._read_arguments(config))))
         dialect = self._dialect
         if dialect.sends_forms:
-            rows = dialect.read_rows(await self._driver.asend(*dialect.read_form(key_of(config))))
-            if rows is not None:
-                if (size := size_of(rows)) < OFFLOAD_BYTES:
-                    return self._build(rows)
-                found: CheckpointTuple | None = await self._driver.aoffload(Offload(size, partial(self._build, rows)))
-                return found
+            rows = dialect.rows(await self._driver.asend(*dialect.read_form(key_of(config))))
+            if (size := size_of(rows)) < OFFLOAD_BYTES:
+                return self._build(rows)
+            found: CheckpointTuple | None = await self._driver.aoffload(Offload(size, partial(self._build, rows)))
+            return found
         return await self._driver.arun(get_tuple(*self._read_arguments(config)))
 
     def list(
@@ -378,13 +375,10 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page, dialect = asked_page(config, before, limit, PAGE), self._dialect
         if page and page.checkpoint_ns is not None and not conditions and dialect.sends_forms:
-            rows = dialect.read_rows(self._driver.send(*dialect.page_form(page)))
-            if rows is not None:
-                found = self._build_page(page, rows)
-                page, limit = page_below(page, found, limit, PAGE)  # Now: the caller may change what it gets.
-                del rows
-                yield from found
-                del found
+            found = self._build_page(page, dialect.rows(self._driver.send(*dialect.page_form(page))))
+            page, limit = page_below(page, found, limit, PAGE)  # Now: the caller may change what it gets.
+            yield from found
+            del found
         if page:
             yield from self._pages(lambda page: self._list_page(page, conditions), page, limit, PAGE)
 
@@ -400,18 +394,17 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page, dialect = asked_page(config, before, limit, PAGE), self._dialect
         if page and page.checkpoint_ns is not None and not conditions and dialect.sends_forms:
-            rows = dialect.read_rows(await self._driver.asend(*dialect.page_form(page)))
-            if rows is not None:
-                found: Sequence[CheckpointTuple]
-                if (size := size_of(rows)) < OFFLOAD_BYTES:
-                    found = self._build_page(page, rows)
-                else:
-                    found = await self._driver.aoffload(Offload(size, partial(self._build_page, page, rows)))
-                page, limit = page_below(page, found, limit, PAGE)
-                del rows
-                for each in found:
-                    yield each
-                del found
+            rows = dialect.rows(await self._driver.asend(*dialect.page_form(page)))
+            found: Sequence[CheckpointTuple]
+            if (size := size_of(rows)) < OFFLOAD_BYTES:
+                found = self._build_page(page, rows)
+            else:
+                found = await self._driver.aoffload(Offload(size, partial(self._build_page, page, rows)))
+            page, limit = page_below(page, found, limit, PAGE)
+            del rows
+            for each in found:
+                yield each
+            del found
         if page:
             async for each in self._apages(lambda page: self._list_page(page, conditions), page, limit, PAGE):
                 yield each

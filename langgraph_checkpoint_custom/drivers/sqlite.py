@@ -23,7 +23,18 @@ from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnect
 from langgraph_checkpoint_custom.drivers.sqlite_errors import BUSY, code_of
 from langgraph_checkpoint_custom.drivers.sqlite_workers import Call, Workers
 from langgraph_checkpoint_custom.drivers.workers import close_aside
-from langgraph_checkpoint_custom.engine.operation import READS, Form, Offload, Operation, RoundTrip, Row, drive
+from langgraph_checkpoint_custom.engine.operation import (
+    READS,
+    RESTS,
+    Form,
+    Offload,
+    Operation,
+    Rest,
+    RoundTrip,
+    Row,
+    drive,
+    operation_of,
+)
 from langgraph_checkpoint_custom.errors import read_only_error
 from langgraph_checkpoint_custom.forks import register_for_forks
 
@@ -139,11 +150,33 @@ class SqliteDriver:
 
     def _fetch(self, connection: sqlite3.Connection, form: Form, params: Sequence[Any]) -> list[Row]:
         try:
-            return connection.execute(form.sql, params).fetchall()
+            rows = connection.execute(form.sql, params).fetchall()
+            if form.rest and (rest := form.rest(rows)):
+                return self._with_rest(connection, form, params, rows, rest)
+            return rows
         except (sqlite3.Error, OverflowError) as error:
             if code_of(error) in BUSY:
                 raise  # `writing` tries again.
             raise self._connections.wrap(error, form.operation, form.name) from error
+
+    def _with_rest(
+        self, connection: sqlite3.Connection, form: Form, params: Sequence[Any], rows: list[Row], rest: Rest
+    ) -> list[Row]:
+        """Return the rows of a reply with what else is read for them: as one snapshot has them all.
+
+        Values are never changed, so those that are found now are those of the snapshot. If one is missing, because of
+        a deletion meanwhile, everything is read again, in one transaction.
+        """
+        more: Rest | None = rest
+        for _ in range(RESTS):
+            if more is None:
+                return rows
+            found = [] if more.rows is None else [row for each in reply(connection, more.trip) for row in each]
+            if len(found) != more.rows:
+                return self._transaction(connection, operation_of(form, params))
+            rows += found
+            more = form.rest(found) if form.rest else None
+        return rows
 
     def _vacuum(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

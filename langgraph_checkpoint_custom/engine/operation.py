@@ -80,11 +80,24 @@ class Batching(NamedTuple):
     split: Callable[[Sequence[Any], Sequence[Sequence[Any]]], Sequence[list[Row]]]
 
 
+class Rest(NamedTuple):
+    """What else is read for the rows of a reply.
+
+    Attributes:
+        trip: Reads it.
+        rows: The number of rows that it finds, if it reads rows that are never changed, by their keys. If it finds
+            fewer, some were deleted after the reply. None if it has to read the same snapshot as the reply.
+    """
+
+    trip: RoundTrip
+    rows: int | None
+
+
 class Form(NamedTuple):
     """An operation that is one statement, whose reply needs no decision, apart from its parameters.
 
     A dialect makes its forms once. The driver sends one with the parameters of a call: by position, the thread first,
-    then the namespace.
+    then the namespace. `rest` returns what else is read for a reply, and for the rows of that, or None.
     """
 
     operation: str
@@ -92,6 +105,7 @@ class Form(NamedTuple):
     name: str
     sql: str
     batching: Batching | None = None
+    rest: Callable[[Sequence[Row]], Rest | None] | None = None
 
     def with_params(self, params: Sequence[Any]) -> Statement:
         """Return the statement of one call."""
@@ -190,12 +204,27 @@ def operation_of(form: Form, params: Sequence[Any]) -> Operation[list[Row]]:
 
     def steps() -> Steps[list[Row]]:
         (rows,) = yield RoundTrip((form.with_params(params),))
-        return list(rows)
+        return (yield from with_rest(list(rows), form.rest))
 
     def arguments() -> Mapping[str, Any]:
         return {"thread_id": params[0], "checkpoint_ns": params[1]}
 
     return Operation(form.operation, form.access, steps, arguments)
+
+
+# Blobs, and the chunks of blobs; damaged rows may refer to each other.
+RESTS = 2
+
+
+def with_rest(rows: list[Row], rest: Callable[[Sequence[Row]], Rest | None] | None) -> Steps[list[Row]]:
+    """Return the rows of a reply with what else is read for them."""
+    found = rows
+    for _ in range(RESTS):
+        if not (rest and (more := rest(found))):
+            break
+        found = [row for reply in (yield more.trip) for row in reply]
+        rows += found
+    return rows
 
 
 def drive(op: Operation[T], perform: Callable[[RoundTrip], Any]) -> T:

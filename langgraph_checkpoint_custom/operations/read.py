@@ -20,7 +20,7 @@ from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.rows import version_key
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation, with_rest
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
@@ -83,13 +83,7 @@ def rows_of(d: SqlDialect, request: RoundTrip) -> Steps[Sequence[Row]]:
 
 def complete(d: SqlDialect, rows: list[Row]) -> Steps[Sequence[Row]]:
     """Return the rows of a reply with the rest of their checkpoints."""
-    found = rows
-    for _ in ("blobs", "chunks"):
-        if not (rest := d.select_rest(found)):
-            break
-        found = [row for reply in (yield rest) for row in reply]
-        rows += found
-    return d.rows(rows)
+    return d.rows((yield from with_rest(rows, d.rest_of)))
 
 
 @operation("read")

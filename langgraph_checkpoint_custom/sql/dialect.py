@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
-from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
+from langgraph_checkpoint_custom.engine.operation import Form, Rest, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
@@ -345,7 +345,7 @@ class SqlDialect(ABC):
 
     @abstractmethod
     def select_checkpoint(self, key: Key) -> RoundTrip:
-        """Read the rows of one checkpoint: `TupleRow`. `select_rest` reads those that are left."""
+        """Read the rows of one checkpoint: `TupleRow`. `rest_of` reads those that are left."""
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads the rows of one checkpoint, and its parameters."""
@@ -356,12 +356,8 @@ class SqlDialect(ABC):
             return self._shared.layout.latest, (thread_id, checkpoint_ns)
         return self._shared.layout.exact, (thread_id, checkpoint_ns, checkpoint_id)
 
-    def read_rows(self, reply: Sequence[Row]) -> Sequence[Row] | None:
-        """The rows of the reply to `read_form` or `page_form`; None if there is more of a checkpoint: `select_rest`."""
-        return self.rows(reply) if self.tenant else reply
-
     def select_page(self, page: Page) -> RoundTrip:
-        """Read the rows of one page of a list: `TupleRow`. `select_rest` reads those that are left."""
+        """Read the rows of one page of a list: `TupleRow`. `rest_of` reads those that are left."""
         return self._page("page", page)
 
     def page_form(self, page: Page) -> tuple[Form, tuple[str | int, ...]]:
@@ -373,8 +369,9 @@ class SqlDialect(ABC):
             thread_id = self.stored_thread(thread_id or "")
         return self._shared.layout.page, (thread_id or "", checkpoint_ns or "", floor, before, limit)
 
-    def select_rest(self, rows: Sequence[Row]) -> RoundTrip | None:
-        """Read what is left of the checkpoints of these rows; None if they are complete."""
+    @staticmethod
+    def rest_of(rows: Sequence[Row]) -> Rest | None:
+        """What is left to read of the checkpoints of rows, whose thread ids are as they are stored."""
         return None
 
     def select_records(self, page: Page, *, all_kinds: bool = False) -> RoundTrip:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
-from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
+from langgraph_checkpoint_custom.engine.operation import Form, Rest, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, TupleRow, WriteRow
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS, BlobPlace
@@ -22,7 +22,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode  # json.loads first checks the type of its argument.
 
 _EMPTY = "[]", "[]", "[]"
-_PARENT, _FORMAT, _CHANNELS = map(TupleRow._fields.index, ("name", "idx", "channels"))
+_PARENT, _CHUNKS, _FORMAT, _CHANNELS = map(TupleRow._fields.index, ("name", "path", "idx", "channels"))
 
 _KEY_COLUMNS = {2: ("checkpoint_ns", "checkpoint_id"), 3: ("checkpoint_ns", "channel", "version")}
 
@@ -131,39 +131,30 @@ class SqliteDialect(SqlDialect):
             return self._shared.layout.latest, (thread_id, checkpoint_ns) * 3
         return self._shared.layout.exact, (thread_id, checkpoint_ns, checkpoint_id) * 2
 
-    def read_rows(self, reply: Sequence[Row]) -> Sequence[Row] | None:
-        """The rows of the reply; None if a checkpoint has blobs, or may have sends of its parent."""
-        for row in reply:
-            if row[0] != "checkpoint":  # The checkpoints are the first rows.
-                break
-            if row[_CHANNELS] or (row[_PARENT] and row[_FORMAT] < FORMAT_WITH_SENDS):
-                return None
-        return self.rows(reply) if self.tenant else reply
-
-    def select_rest(self, rows: Sequence[Row]) -> RoundTrip | None:
-        """Read the blobs of checkpoints, the sends of those in an old format, and the chunks of blobs."""
+    @staticmethod
+    def rest_of(rows: Sequence[Row]) -> Rest | None:
+        """What reads the blobs of checkpoints, the sends of those in an old format, and the chunks of blobs."""
         sends: list[tuple[str, ...]] = []
         values: dict[tuple[str, ...], None] = {}  # Several checkpoints may share a blob.
-        for kind, thread_id, checkpoint_ns, checkpoint_id, name, _, path, form, *_, channels, versions in rows:
-            if kind == "checkpoint":
-                if channels:
-                    pairs = zip(self._texts_in(channels), self._texts_in(versions), strict=False)
-                    values |= dict.fromkeys((thread_id, checkpoint_ns, *pair) for pair in pairs)
-                if name and form < FORMAT_WITH_SENDS:
-                    sends.append((thread_id, checkpoint_ns, checkpoint_id, name))
-            elif kind == "blob" and path:
-                values |= dict.fromkeys((thread_id, checkpoint_ns, name, chunk) for chunk in self._texts_in(path))
-        asked = {"select_sends_of": sends, "select_values_of": list(values)}
-        statements = [self.statement(name, keys=_ENCODE(keys)) for name, keys in asked.items() if keys]
-        return self._send(*statements) if statements else None
-
-    def _texts_in(self, value: str) -> list[str]:
-        """A list from its JSON text; empty if it is damaged: whoever decodes the row raises an error that names it."""
-        try:
-            found = self.names(value)
-            return found if type(found) is list and set(map(type, found)) == {str} else []
-        except ValueError:
-            return []
+        for row in rows:
+            if row[0] == "checkpoint":
+                if row[_CHANNELS]:
+                    pairs = zip(_texts_in(row[_CHANNELS]), _texts_in(row[_CHANNELS + 1]), strict=False)
+                    values |= dict.fromkeys((row[1], row[2], *pair) for pair in pairs)
+                if row[_PARENT] and row[_FORMAT] < FORMAT_WITH_SENDS:
+                    sends.append((*row[1:4], row[_PARENT]))
+            elif row[0] != "blob":
+                break  # Writes and sends are the last rows of a reply.
+            elif row[_CHUNKS]:
+                values |= dict.fromkeys((row[1], row[2], row[4], chunk) for chunk in _texts_in(row[_CHUNKS]))
+        if not (values or sends):
+            return None
+        asked = {"select_values_of": list(values), "select_sends_of": sends}
+        texts = _layout().texts
+        trip = RoundTrip(
+            [Statement(name, texts[name], {"keys": _ENCODE(keys)}) for name, keys in asked.items() if keys]
+        )
+        return Rest(trip, None if sends else len(values))
 
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs, whose keys are one list."""
@@ -194,6 +185,15 @@ class SqliteDialect(SqlDialect):
         return self._send(*statements)
 
 
+def _texts_in(value: str) -> list[str]:
+    """A list from its JSON text; empty if it is damaged: whoever decodes the row raises an error that names it."""
+    try:
+        found = SqliteDialect.names(value)
+        return found if type(found) is list and set(map(type, found)) == {str} else []
+    except ValueError:
+        return []
+
+
 @lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
 def _names_text(names: tuple[str, ...]) -> str:
     return SqliteDialect.array(names)
@@ -204,6 +204,7 @@ def _layout() -> Layout:
     texts = load_statements("sqlite")
     insert = texts["insert_few_writes"]
     put = Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"])
+    rest = SqliteDialect.rest_of
     return Layout(
         None,
         texts,
@@ -211,10 +212,10 @@ def _layout() -> Layout:
         put=put,
         first_put=put,
         put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
-        latest=Form("get_tuple", "read", "rows_of_latest", texts["rows_of_latest"]),
-        exact=Form("get_tuple", "read", "rows_of_exact", texts["rows_of_exact"]),
-        newest=Form("list_page", "read", "rows_of_latest", texts["rows_of_latest"]),
-        page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"]),
+        latest=Form("get_tuple", "read", "rows_of_latest", texts["rows_of_latest"], rest=rest),
+        exact=Form("get_tuple", "read", "rows_of_exact", texts["rows_of_exact"], rest=rest),
+        newest=Form("list_page", "read", "rows_of_latest", texts["rows_of_latest"], rest=rest),
+        page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"], rest=rest),
         writes={
             size: Form("put_writes", "write", "insert_few_writes", with_rows(insert, size))
             for size in range(1, WRITES + 1)

@@ -58,7 +58,7 @@ SELECT
 -- Parameters go by position.
 
 -- name: rows_of_latest
--- differs: without blobs, chunks and sends, which few checkpoints have. `select_rest` reads them by key.
+-- differs: without blobs, chunks and sends, which few checkpoints have. `rest_of` reads them by key.
 -- include: checkpoint_row
 FROM checkpoints c WHERE rowid = (
     SELECT rowid FROM checkpoints
