@@ -154,7 +154,7 @@ def join(own_row: bytes, chunks: Sequence[Chunk]) -> bytes:
         UnreadableValue: The chunks do not belong together. Errors of ormsgpack pass through.
     """
     head, size = ormsgpack.unpackb(own_row)
-    data: bytes = head + b"".join([chunk.data for chunk in chunks])
+    data: bytes = b"".join([head, *[chunk.data for chunk in chunks]])
     if len(data) != size:
         raise UnreadableValue("its chunks are not those that were stored")
     return data

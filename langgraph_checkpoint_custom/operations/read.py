@@ -31,7 +31,7 @@ _PATH_TASK_IDX = itemgetter(6, 5, 7)
 # By channel and version, or by channel and name of a chunk.
 Blobs = Mapping[tuple[str | None, str | None], TupleRow]
 _CHANNELS = TupleRow._fields.index("channels")
-# Values that are decoded together, at least, and the bytes of each at most: they are copied.
+# Values that are decoded together, at least, and the bytes of all at most: they are copied, into new memory.
 MANY, SMALL = 8, 65_536
 # Between them: a number of 64 bits in msgpack.
 _END = b"\xcf\xff" + token_bytes(7)
@@ -232,7 +232,7 @@ def _decoded(plain: Callable[[Any], Any], stored: Mapping[str, Any]) -> Mapping[
     A random number follows each. If one of them is missing in the list, a value is damaged, and each is decoded alone.
     """
     number = len(stored)
-    if number >= MANY and max(map(len, stored.values())) <= SMALL:
+    if number >= MANY and sum(map(len, stored.values())) <= SMALL:
         data = b"".join([b"\xdd", (2 * number).to_bytes(4, "big"), _END.join(stored.values()), _END])
         with suppress(MsgpackDecodeError):  # Also if a value is nested too deeply for a list.
             found = plain(data)

@@ -1,0 +1,78 @@
+"""Reads of checkpoints with blobs on SQLite: each row is read once, and all of them belong to one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+
+from tests.drivers.group_commits import CONNECT, TracedSaver, traced
+
+STEPS = 3
+# What a step of a number stores, and how many statements read it. A long text is a blob; a long list has chunks.
+VALUES: dict[str, tuple[Callable[[int], Any], int]] = {
+    "a row": (lambda step: [step], 1),
+    "a blob": (lambda step: f"{step}" * 20_000, 2),
+    "chunks": (lambda step: ["x" * 1000] * 200 + [step], 3),
+}
+
+
+def fill(saver: TracedSaver, value: Callable[[int], Any]) -> list[Any]:
+    """Store steps; return their values, the newest one first."""
+    stored: RunnableConfig = generate_config("thread")
+    values: list[Any] = []
+    for step in range(1, STEPS + 1):
+        values.insert(0, value(step))
+        versions: Any = {"a": f"{step:032}.5"}
+        checkpoint = generate_checkpoint(channel_values={"a": values[0]}, channel_versions=versions)
+        checkpoint["v"] = 4  # A checkpoint of an older format has sends, which belong to the snapshot.
+        stored = saver.put(stored, checkpoint, generate_metadata(), versions)
+    return values
+
+
+@pytest.mark.parametrize("what", VALUES)
+def test_each_row_is_read_once(tmp_path: Path, what: str) -> None:
+    value, statements = VALUES[what]
+    with traced(tmp_path / "checkpoints.db") as saver:
+        values = fill(saver, value)
+        for limit in (1, 2, STEPS):
+            del saver.executed[:]
+            found = list(saver.list(generate_config("thread"), limit=limit))
+            assert [each.checkpoint["channel_values"]["a"] for each in found] == values[:limit]
+            assert len(saver.executed) == statements, saver.executed
+        del saver.executed[:]
+        newest = saver.get_tuple(generate_config("thread"))
+        assert newest
+        assert newest.checkpoint["channel_values"]["a"] == values[0]
+        assert len(saver.executed) == statements, saver.executed
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("method", ["get_tuple", "list"])
+def test_a_read_that_meets_a_deletion_has_all_of_the_thread_or_nothing(
+    tmp_path: Path, method: str, number: int
+) -> None:
+    """Another process deletes the thread after this number of the read's statements: rows, blobs, chunks."""
+    path = tmp_path / "checkpoints.db"
+    with traced(path) as saver:
+        fill(saver, VALUES["chunks"][0])
+        other = CONNECT(path, isolation_level=None)
+        done: list[str] = []
+
+        def note(sql: str) -> None:
+            done.append(sql)
+            if len(done) == number + 1:
+                for table in ("checkpoints", "writes", "blobs"):
+                    other.execute(f"DELETE FROM {table}")
+
+        saver.writer.set_trace_callback(note)
+        if method == "get_tuple":
+            assert saver.get_tuple(generate_config("thread")) is None
+        else:
+            assert not list(saver.list(generate_config("thread")))
+        other.close()
+        assert "BEGIN" in done, done
