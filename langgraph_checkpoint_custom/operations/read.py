@@ -181,9 +181,8 @@ def build_tuple(
     if not rows or rows[0][0] != "checkpoint":  # Writes can be stored before it, and a batch reads blobs of others.
         return None
     head, *others = rows
-    blobs: Blobs = {}
-    if head[_CHANNELS]:
-        others, blobs = [row for row in others if row[0] != "blob"], _by_name(others)
+    blobs: Blobs = _by_name(others) if head[_CHANNELS] else {}
+    others = [row for row in others if row[0] != "blob"]
     try:
         if found := _ordinary(d, codec, head, others, blobs):
             if remember:

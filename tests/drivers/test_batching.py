@@ -97,6 +97,25 @@ async def test_a_checkpoint_that_is_missing_gets_nothing_of_the_others(postgres_
         assert found[1].checkpoint["channel_values"] == large["channel_values"]
 
 
+async def test_a_checkpoint_without_large_values_is_read_with_one_that_has_some(postgres_url: str) -> None:
+    """Large values of the namespace come with the reply, and the small checkpoint has pending writes."""
+    large = a_checkpoint(2)
+    large["channel_values"]["own"] = ["x" * 100_000]
+    async with with_few(postgres_url) as saver:
+        client = Client(saver, "async")
+        small = await client.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
+        await client.put_writes(small, [("a", 1)], "task", "path")
+        there = await client.put(small, large, generate_metadata(), {"own": "2"})
+        configs = [small, there, small]
+        async with in_one_batch(
+            postgres_url,
+            lambda n: client.get_tuple(config("t", f"first {n}")),
+            [partial(client.get_tuple, each) for each in configs],
+        ) as calls:
+            pass
+        assert [outcome(each) for each in calls[:3]] == [await client.get_tuple(each) for each in configs]
+
+
 async def test_calls_of_a_tenant_are_batched_only_with_each_other(postgres_url: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         clients = [Client(each, "async") for each in (saver, saver.for_tenant("a"), saver.for_tenant("b"))]
