@@ -5,7 +5,7 @@ round trip and one transaction. (The implicit transaction of a bare pipeline is 
 this protocol.) In a session that others use as well, a round trip is always sent like that, with settings of its own.
 
 On a caller's connection that is in a transaction, a round trip is a savepoint in it. Without autocommit, the first
-round trip begins that transaction, as any statement does in psycopg, and the caller ends it.
+round trip begins that transaction, as any statement does in psycopg, at READ COMMITTED, and the caller ends it.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ from langgraph_checkpoint_custom.engine.operation import (
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
+    ConfigError,
     ConnectionLost,
     RetryableError,
     SchemaMissing,
@@ -66,6 +67,7 @@ T = TypeVar("T")
 
 # The accesses whose round trips are all in one transaction.
 _ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
+_SEES_COMMITTED = "SELECT current_setting('transaction_isolation') LIKE 'read %'"
 _COMMIT = Statement("commit", "COMMIT", ())
 # OS threads that decode, which holds the GIL for most of its time; and those that run calls in a loop in which psycopg
 # cannot wait: as many as there may be connections, and some for calls that wait for one.
@@ -277,14 +279,15 @@ class PostgresDriver:
         async def work(request: Offload) -> Any:
             return await self.aoffload(request) if is_async else request.work()
 
+        borrow = partial(self._borrow, op.name, changes=op.access not in READS, is_async=is_async)
         if not self._is_one_transaction(op):
 
             async def perform(request: RoundTrip) -> Any:
-                async with self._borrow(op.name, request.statements, is_async=is_async) as (connection, session):
+                async with borrow(request.statements) as (connection, session):
                     return await _answer(connection, session, self._as_transaction(connection, session, request))
 
             return await adrive(op, perform, work)
-        async with self._borrow(op.name, is_async=is_async) as (connection, session):
+        async with borrow() as (connection, session):
             opening = [*self._sessions.opening(connection, session, op.access)] if session else []
             result = await adrive(
                 op, lambda request: _answer(connection, session, _with_opening(request, opening)), work
@@ -295,11 +298,12 @@ class PostgresDriver:
 
     @asynccontextmanager
     async def _borrow(
-        self, name: str, statements: Sequence[Statement] = (), *, is_async: bool
+        self, name: str, statements: Sequence[Statement] = (), *, changes: bool = True, is_async: bool
     ) -> AsyncIterator[tuple[AnyConnection, Session | None]]:
         """Borrow a connection for a transaction of ours, or for a savepoint in a caller's one; then without a session.
 
-        Errors are wrapped. After an error, a transaction of ours is rolled back.
+        `changes` says whether the operation is not a read. Errors are wrapped. After an error, a transaction of ours is
+        rolled back.
         """
         if self._closed:
             raise closed_error()
@@ -310,15 +314,17 @@ class PostgresDriver:
             else:
                 source = self._connections.source()
             connection = await settled(source.getconn())
-            session = self._sessions.get(connection) or await self._sessions.inspect(connection)
+            session = self._sessions.get(connection)
+            if session is None:
+                joins = has_begun(connection)
+                session = await self._sessions.inspect(connection)
+                if not joins and has_begun(connection):  # By `inspect`, without autocommit.
+                    await settled(connection.rollback())
             if not self._is_pooled and in_transaction(connection):
-                if not has_begun(connection):
-                    await execute(connection, "SELECT")  # Begins the transaction that the caller ends.
+                await _join(connection, name, changes=changes)
                 async with Entered(connection.transaction()):
                     yield connection, None
             else:
-                if has_begun(connection):  # By `inspect`, without autocommit.
-                    await settled(connection.rollback())
                 try:
                     yield connection, session
                 except BaseException as error:
@@ -361,6 +367,22 @@ class PostgresDriver:
 
 
 # What is sent on one connection
+
+
+async def _join(connection: AnyConnection, name: str, *, changes: bool) -> None:
+    """Begin the transaction that the caller ends, if it has not begun, and check its isolation level.
+
+    A statement sees what was committed while it waited for a lock at READ COMMITTED only. A deletion at another level
+    would delete what a checkpoint needs that it does not see.
+    """
+    if not has_begun(connection):
+        given = connection.isolation_level is not None
+        await execute(connection, "SELECT" if given else "SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    if changes and not (await execute(connection, _SEES_COMMITTED))[0][0]:
+        raise ConfigError(
+            f"{name}: the transaction of your connection is at REPEATABLE READ or SERIALIZABLE, where a change could "
+            "delete what other transactions have stored; begin it at READ COMMITTED, or use a pool"
+        )
 
 
 def _with_opening(request: RoundTrip, opening: list[Statement]) -> RoundTrip:

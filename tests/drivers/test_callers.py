@@ -17,6 +17,7 @@ from psycopg.rows import dict_row, namedtuple_row, scalar_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver, StorageError
+from langgraph_checkpoint_custom.drivers.either import settled
 from tests.conftest import APIS
 from tests.stores import Client
 
@@ -218,3 +219,38 @@ def test_sync_calls_on_an_async_connection_whose_loop_does_not_run_are_refused(p
                 saver.get_tuple(generate_config("t"))
             assert loop.run_until_complete(saver.aget_tuple(generate_config("t"))) is None
         loop.run_until_complete(connection.close())
+
+
+@pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+@pytest.mark.parametrize("kind", ["Connection", "AsyncConnection"])
+async def test_a_change_at_another_isolation_level_is_refused(
+    postgres_url: str, kind: str, level: psycopg.IsolationLevel
+) -> None:
+    """A deletion there would not see, and would break, what was committed while it waited for the lock."""
+    async with brought(kind, postgres_url) as connection:
+        client = Client(PostgresSaver(connection), "async")
+        await client.put(generate_config("thread"), generate_checkpoint(), generate_metadata(), {})
+        await settled(connection.commit())
+        await settled(connection.set_isolation_level(level))
+        with pytest.raises(ConfigError, match="READ COMMITTED"):
+            await client.delete_thread("thread")
+        assert await client.get_tuple(generate_config("thread")) is not None
+        await settled(connection.rollback())
+
+
+@pytest.mark.parametrize("kind", ["Connection", "AsyncConnection"])
+async def test_the_servers_default_level_does_not_matter(own_postgres_url: str, kind: str) -> None:
+    with psycopg.connect(own_postgres_url, autocommit=True) as admin:
+        name = psycopg.sql.Identifier(admin.info.dbname)
+        admin.execute(
+            psycopg.sql.SQL("ALTER DATABASE {} SET default_transaction_isolation = 'repeatable read'").format(name)
+        )
+    async with brought(kind, own_postgres_url) as connection:
+        saver = PostgresSaver(connection)
+        client = Client(saver, "async")
+        await client.do("setup")
+        await life(client, "thread")
+        await settled(connection.commit())
+        await client.delete_thread("thread")
+        ((level,),) = await settled((await settled(connection.execute("SHOW transaction_isolation"))).fetchall())
+        assert level == "read committed"
