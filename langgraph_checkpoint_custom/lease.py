@@ -52,14 +52,17 @@ class Lease:
         self.owner = text("owner", owner or f"{socket.gethostname()}:{os.getpid()}", MAX_THREAD_ID)
         self.config: RunnableConfig = {"configurable": {"thread_id": self._thread_id, CLAIM_KEY: self._token}}
         self.is_lost = False
+        self._process: int | None = None  # The one in which the block was entered.
         self._stopped = threading.Event()
         self._heartbeat: threading.Thread | asyncio.Task[None] | None = None
 
     # Sync
 
     def __enter__(self) -> Self:
+        self._refuse_second()
         with self._released_if_interrupted():
             self._driver.run(self._take())
+            self._process = os.getpid()
             # A daemon thread: a program that ends does not wait for it, and the claim expires.
             self._heartbeat = threading.Thread(target=self._renew_until_stopped, name="checkpoint-claim", daemon=True)
             self._heartbeat.start()
@@ -68,6 +71,8 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._process != os.getpid():  # A forked process leaves the block, and the claim to its parent.
+            return
         self._stopped.set()
         with self._released_if_interrupted():
             if isinstance(self._heartbeat, threading.Thread):
@@ -102,18 +107,22 @@ class Lease:
     # Async: the same
 
     async def __aenter__(self) -> Self:
+        self._refuse_second()
         try:
             await self._driver.arun(self._take())
         except asyncio.CancelledError:
             with suppress(CheckpointError):
                 await self._aend()
             raise
+        self._process = os.getpid()
         self._heartbeat = asyncio.create_task(self._arenew_until_stopped())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._process != os.getpid():
+            return
         if not await self._aend() and error is None:
             raise claim_lost(self._thread_id)
 
@@ -155,6 +164,10 @@ class Lease:
                 return
 
     # Shared by sync and async
+
+    def _refuse_second(self) -> None:
+        if self._process is not None:
+            raise ConfigError("a Lease is for one block; call claim() again for another one")
 
     def _take(self) -> Operation[None]:
         return take_claim(self._dialect, self._thread_id, self._token, self.owner, self._ttl_seconds)

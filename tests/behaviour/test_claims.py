@@ -305,6 +305,38 @@ async def test_an_empty_token_is_not_a_claim(client: Client) -> None:
     assert await client.all(None) == []
 
 
+async def test_a_lease_is_for_one_block(client: Client) -> None:
+    """In a second one, no heartbeat would renew the claim. A claim that was busy can be tried again."""
+    async with claimed(client):
+        second = client.saver.claim("thread")  # type: ignore[attr-defined]
+        with pytest.raises(ThreadBusy):
+            second.__enter__()
+    with second:
+        pass
+    enter = asyncio.to_thread(second.__enter__) if client.api == "sync" else second.__aenter__()
+    with pytest.raises(ConfigError, match="one block"):
+        await enter
+
+
+FORKS = """
+import os, sys
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph_checkpoint_custom import open_saver
+saver = open_saver(sys.argv[1])
+with saver.claim("thread") as lease:
+    if os.fork() == 0:
+        sys.exit()
+    assert os.wait()[1] == 0
+    config = {"configurable": {**lease.config["configurable"], "checkpoint_ns": ""}}
+    saver.put(config, empty_checkpoint(), {}, {})
+saver.close()
+"""
+
+
+def test_a_forked_process_does_not_release_the_claim_of_its_parent(store: Store) -> None:
+    subprocess.run([sys.executable, "-c", FORKS, store.url], check=True, timeout=600)
+
+
 # Interrupted and cancelled owners
 
 
