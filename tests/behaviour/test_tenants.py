@@ -273,6 +273,13 @@ def test_the_tenant_is_not_left_set_in_a_callers_transaction(postgres_url: str) 
         assert connection.execute("SELECT langgraph_checkpoint.current_tenant()").fetchone() == ("",)
 
 
+def test_a_tenant_that_the_caller_has_set_stays_set(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("SELECT set_config('langgraph_checkpoint_custom.tenant', 'own', true)")
+        PostgresSaver(connection).for_tenant("acme").get_tuple(config())
+        assert connection.execute("SELECT langgraph_checkpoint.current_tenant()").fetchone() == ("own",)
+
+
 def test_the_savers_of_all_tenants_share_one_store(store: Store) -> None:
     """A saver for a tenant shares its connections with the saver that it was made from."""
     with store.open() as saver:

@@ -1,13 +1,18 @@
 -- What a transaction begins and ends with: tenants and locks.
 
 -- name: enter_tenant
--- SQLite has no row-level security. The policies of the tables read this setting. It ends with the
--- transaction.
-SELECT set_config('langgraph_checkpoint_custom.tenant', %(tenant)s, true)
+-- SQLite has no row-level security. The policies of the tables read this setting. It ends with the transaction, which
+-- may be the caller's and go on: so the caller's own tenant is kept meanwhile.
+SELECT
+    set_config('langgraph_checkpoint_custom.callers_tenant', tenant, true),
+    set_config('langgraph_checkpoint_custom.tenant', %(tenant)s, true)
+FROM (SELECT coalesce(current_setting('langgraph_checkpoint_custom.tenant', true), '') AS tenant OFFSET 0) AS caller
 
 -- name: leave_tenant
--- As enter_tenant. The transaction may be the caller's and go on, so the setting is taken back.
-SELECT set_config('langgraph_checkpoint_custom.tenant', '', true)
+-- As enter_tenant. Gives the transaction its tenant back.
+SELECT set_config(
+    'langgraph_checkpoint_custom.tenant', current_setting('langgraph_checkpoint_custom.callers_tenant'), true
+)
 
 -- name: hides_tenants
 -- SQLite has no row-level security. Whether the policies of the tables apply to this role.
