@@ -46,7 +46,8 @@ def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
     Round trips: 1.
     Idempotent: yes.
     """
-    *_, rows = yield d.ask("hasten_thread", "delete_label", thread_id=thread_id, due_at=0, name=name)
+    # In the order of `delete_thread`, which deletes the labels of a thread before its row.
+    rows, _ = yield d.ask("delete_label", "hasten_thread", thread_id=thread_id, due_at=0, name=name)
     return bool(rows)
 
 

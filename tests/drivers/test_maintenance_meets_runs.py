@@ -267,3 +267,16 @@ def test_a_thread_that_is_stored_while_others_are_armed_pushes_none_out_of_a_pag
             driver.run(sweep.arm_threads(d, thread_ids, 0, again=False))
         rows = connection.execute("SELECT thread_id FROM langgraph_checkpoint.threads ORDER BY 1").fetchall()
         assert rows == [(name,) for name in "abcde"]
+
+
+def test_removing_a_label_takes_the_rows_in_the_order_of_a_deletion(postgres_url: str) -> None:
+    """Whoever waits for the label does not hold the row of the thread, for which the deletion would wait."""
+    with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as other:
+        (config, *_) = fill(saver, delta=False)
+        saver.label(config, "here")
+        other.execute("SELECT FROM langgraph_checkpoint.labels FOR UPDATE")
+        call = ConcurrentCall(lambda: saver.unlabel("t", "here"))
+        call.wait_until_blocked(postgres_url)
+        other.execute("SELECT FROM langgraph_checkpoint.threads FOR UPDATE NOWAIT")
+        other.rollback()
+        assert call.join() is True
