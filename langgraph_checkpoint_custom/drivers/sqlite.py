@@ -164,8 +164,8 @@ class SqliteDriver:
     ) -> list[Row]:
         """Return the rows of a reply with what else is read for them: as one snapshot has them all.
 
-        Values are never changed, so those that are found now are those of the snapshot. If one is missing, because of
-        a deletion meanwhile, everything is read again, in one transaction.
+        The value of a version is never changed, and no version is made twice, so those that are found now are those of
+        the snapshot. If one is missing, because of a deletion meanwhile, everything is read again in one transaction.
         """
         more: Rest | None = rest
         for _ in range(RESTS):
