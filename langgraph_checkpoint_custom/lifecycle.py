@@ -56,6 +56,7 @@ class Lifecycle(ABC):
     _driver: Driver
     _sweeper: Sweeper | None
     _is_of_tenant = False
+    _original: Lifecycle | None = None
     _given: Any = None
     _database = ""
 
@@ -124,6 +125,7 @@ class Lifecycle(ABC):
         """Return a shallow copy, which shares the connections."""
         clone = object.__new__(type(self))
         vars(clone).update(vars(self))
+        clone._original = self._original or self  # The sweeper ends when it is gone.
         return clone
 
     def __reduce__(self) -> NoReturn:

@@ -479,7 +479,8 @@ class Sweeper:
 
     It sweeps the threads without a tenant, then those of each tenant.
 
-    It does not keep its saver alive. A forked process has no such thread, and does not sweep.
+    It does not keep its saver alive, which lives as long as a copy of it. A forked process has no such thread, and does
+    not sweep.
     """
 
     def __init__(self, saver: HasBackend, keep: Retention) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from copy import copy
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -267,6 +268,25 @@ def test_automatic_sweeps_do_not_keep_a_saver_alive(store: Store) -> None:
         assert time.monotonic() < deadline
         gc.collect()
         time.sleep(0.02)  # Until its OS thread has noticed.
+
+
+@pytest.mark.filterwarnings("ignore:unclosed saver:ResourceWarning")
+def test_automatic_sweeps_go_on_as_long_as_a_copy_of_the_saver_lives(store: Store) -> None:
+    with store.open() as saver:
+        saver.setup()
+        put(saver.for_tenant("acme"), "t", 1, days=2)
+    copied = copy(store.open(retention=Retention(older_than=DAY, every=0.02)).for_tenant("acme"))
+    gc.collect()
+    deadline = time.monotonic() + 150
+    while ids(copied, "t"):
+        assert time.monotonic() < deadline
+        assert any(worker.name == "checkpoint-sweep" for worker in threading.enumerate())
+        time.sleep(0.02)  # Until it is deleted.
+    del copied
+    while any(worker.name == "checkpoint-sweep" for worker in threading.enumerate()):
+        assert time.monotonic() < deadline
+        gc.collect()
+        time.sleep(0.02)
 
 
 def test_writes_without_a_checkpoint_are_deleted_with_their_thread(saver: CheckpointSaver, database: Database) -> None:
