@@ -2,8 +2,9 @@
 
 Must not know: SQL, connections.
 
-It reads the metadata of all checkpoints, page by page, and deletes each thread in a transaction of its own. You can
-stop it and start it again at any time: what is deleted is not found again.
+It reads the metadata of all checkpoints, page by page, and deletes each thread in a transaction of its own. Hidden
+checkpoints are read, too: what they have is still part of the thread. You can stop it and start it again at any time:
+what is deleted is not found again.
 """
 
 from __future__ import annotations

@@ -297,8 +297,8 @@ def history_page(
 ) -> Steps[HistoryReply]:
     """Return one page of checkpoints, newest first, as `list_page` does, but without documents, values and writes.
 
-    With `everything`, a page of all threads has those of other frameworks, too, and metadata that cannot be read is no
-    error.
+    With `everything`, a page of all threads has those of other frameworks and hidden checkpoints, too, and metadata
+    that cannot be read is no error.
 
     Round trips: 1, and those of `piece_of`.
     Snapshot: one read snapshot over the page.
@@ -307,7 +307,7 @@ def history_page(
     piece = yield from piece_of(d, page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
     if piece is None:
         return HistoryReply((), None)
-    (rows,) = yield d.select_records(piece.page, all_kinds=everything)
+    (rows,) = yield d.select_records(piece.page, all_kinds=everything, with_hidden=everything)
     unreadable: list[str] = []
     decode = partial(_records, d, codec, rows, wanted, unreadable if everything else None)
     records = yield from offload(_size(rows), decode)

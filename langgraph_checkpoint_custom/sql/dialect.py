@@ -374,20 +374,22 @@ class SqlDialect(ABC):
         """What is left to read of the checkpoints of rows, whose thread ids are as they are stored."""
         return None
 
-    def select_records(self, page: Page, *, all_kinds: bool = False) -> RoundTrip:
+    def select_records(self, page: Page, *, all_kinds: bool = False, with_hidden: bool = False) -> RoundTrip:
         """Read the rows of one page of a list: the columns of a `CheckpointRecord`.
 
-        A page of all threads has those of other frameworks only with `all_kinds`.
+        A page of all threads has those of other frameworks only with `all_kinds`, and hidden checkpoints only with
+        `with_hidden`.
         """
-        return self._page("records", page, all_kinds=all_kinds)
+        return self._page("records", page, all_kinds=all_kinds, with_hidden=with_hidden)
 
-    def _page(self, what: str, page: Page, *, all_kinds: bool = False) -> RoundTrip:
+    def _page(self, what: str, page: Page, *, all_kinds: bool = False, with_hidden: bool = False) -> RoundTrip:
         params = page._asdict()
         params["filter"] = _filter_text(page)
         if page.thread_id is None:
             kind = "store"
             kinds = ("", "") if all_kinds else (KIND_MARK, ABOVE_KINDS)
             params |= zip(("kinds", "above_kinds"), map(self.stored_thread, kinds), strict=True)
+            params["with_hidden"] = with_hidden
         elif page.checkpoint_ns is None:
             kind = "thread"
             params |= self._ranges(page.keys, apart=page.ahead is not None and page.ahead.matching)

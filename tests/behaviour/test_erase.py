@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.model.keys import KIND_MARK
 from langgraph_checkpoint_custom.operations import erase
 from langgraph_checkpoint_custom.operations.erase import erase_operations
-from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
+from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid, put
 from tests.stores import Client, Store
 
 ADA = {"user_id": "ada"}
@@ -60,6 +61,24 @@ async def test_all_threads_of_a_person_are_deleted_and_reported(client: Client, 
     assert [found.thread_id for found in saver.threads()] == ["other", "shared"]
     assert database.run("SELECT count(DISTINCT thread_id) FROM threads") == [(3,)]
     assert (await client.do("erase", ADA)).threads == []
+
+
+@pytest.mark.usefixtures("changing_values_in_blobs")
+async def test_a_checkpoint_that_a_prune_has_hidden_is_searched(client: Client) -> None:
+    """A `DeltaChannel` still needs it, so what the person wrote is still there."""
+    saver: Any = client.saver
+    for thread_id, other in (("hidden", "ada"), ("other", "bo")):
+        first = await put(
+            client, next_uuid(), {"delta": _DeltaSnapshot([1])}, thread_id=thread_id, meta=metadata(user_id=other)
+        )
+        counted = metadata(1, user_id="bo", counters_since_delta_snapshot={"delta": [1, 1]})
+        await put(client, next_uuid(), thread_id=thread_id, parent=first, versions={"delta": "2"}, meta=counted)
+        await client.prune([thread_id])
+        assert [one.metadata["user_id"] for one in saver.list(config(thread_id))] == ["bo"]
+    tried = await client.do("erase", ADA, dry_run=True)
+    assert [(one.thread_id, one.checkpoints) for one in tried.threads] == [("hidden", 2)]
+    assert await client.do("erase", ADA) == tried
+    assert [found.thread_id for found in saver.threads()] == ["other"]
 
 
 def test_it_works_in_pages_and_can_be_started_again(saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ WITH page AS MATERIALIZED (
     -- include: from_checkpoints
     WHERE
     -- include: of_tenant
-    AND checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND NOT hidden
+    AND checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND (NOT hidden OR %(with_hidden)s)
     AND (thread_id < %(kinds)s OR thread_id >= %(above_kinds)s)
     AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
     -- include: matches_filter
