@@ -17,6 +17,7 @@ from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, CheckpointMetadata
 
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.model.keys import LONG_NAME
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
@@ -38,7 +39,7 @@ _SECRET = re.compile(
     r"|(access|api|encryption|master|private|secret|signing)[_-]?key)[_\d]*$",
     re.IGNORECASE,
 )
-_WARNED: set[str] = set()
+_WARNED: set[int] = set()  # Hashes: a key may be long.
 _MOST_WARNED = 1000  # A program may create keys without end.
 
 
@@ -86,16 +87,18 @@ def merge_metadata(
 @lru_cache(maxsize=1000)
 def _kind(key: str) -> str:
     """Whether a key of a config is of this request only, and not stored, or looks like a secret, or is any other."""
+    if len(key) > LONG_NAME:
+        _kind.cache_clear()
     if key in EXCLUDED_METADATA_KEYS or key.startswith(("__", "langgraph_auth_")) or key == "langgraph_request_id":
         return "request"
     return "secret" if _SECRET.search(key) else "other"
 
 
 def _warn_if_clear(key: str, codec: ValueCodec) -> None:
-    if key in _WARNED or len(_WARNED) >= _MOST_WARNED:
+    if hash(key) in _WARNED or len(_WARNED) >= _MOST_WARNED:
         return
     if codec.plaintext_keys is None and key not in codec.clear:
-        _WARNED.add(key)
+        _WARNED.add(hash(key))
         _LOG.warning(
             "the value of %r comes from the config and is stored in clear, as metadata of checkpoints; it looks like a "
             "secret. exclude_metadata=[%r] does not store it; plaintext_metadata=[%r] says that anybody may read it. "

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.model.keys import LONG_NAME
 
 # Characters of canonical JSON. Only `matches` compares longer values: filters rarely have them, and a row should not
 # store them twice.
@@ -84,6 +85,8 @@ def _plain(value: Any) -> Any:
 @lru_cache(maxsize=1000)
 def _projected(key: str) -> str:
     """A key as it is in the projection: text without JSON escapes, so that both databases read it the same way."""
+    if len(key) > LONG_NAME:
+        _projected.cache_clear()
     return key if _PLAIN.issuperset(key) else quote(key, safe="", errors="surrogatepass")
 
 

@@ -28,6 +28,8 @@ MAX_ID = 200  # Of a checkpoint, a task or a run.
 # namespace, channel and version, has to fit into an index entry of 2,704 bytes. The server compresses long names, so
 # only the server knows whether a key fits.
 MAX_NAME = 2**20
+# Characters. Of longer names and lists of names, a cache of results keeps only the last one.
+LONG_NAME, LONG_NAMES = 200, 50_000
 # The unit separator. If a stored thread id starts with it, the name of the tenant follows, up to the next one.
 TENANT_MARK = "\x1f"
 
@@ -254,6 +256,8 @@ def channel_text(value: Hashable) -> str:
     """Check the name of a channel. The results are cached: a graph has the same few channels in each superstep."""
     if not isinstance(value, str):
         raise ConfigError(f"channel must be text, not {type(value).__name__}")
+    if len(value) > LONG_NAME:
+        channel_text.cache_clear()
     return text("channel", value, MAX_NAME)
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Batching, Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, Page, WriteRow
+from langgraph_checkpoint_custom.model.keys import LONG_NAMES, CheckpointRow, Key, Page, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, Layout, SharedLayout, SqlDialect
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA, load_statements, with_rows
 
@@ -323,7 +323,10 @@ def _text_array(texts: Sequence[Any]) -> str:
 
 @lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
 def _names_text(names: tuple[str, ...]) -> str:
-    return _text_array(names)
+    found = _text_array(names)
+    if len(found) > LONG_NAMES:
+        _names_text.cache_clear()
+    return found
 
 
 def _number_array(numbers: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, Rest, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, TupleRow, WriteRow
+from langgraph_checkpoint_custom.model.keys import LONG_NAMES, CheckpointRow, Key, TupleRow, WriteRow
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS, BlobPlace
 from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, Layout, SharedLayout, SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
@@ -196,7 +196,10 @@ def _texts_in(value: str) -> list[str]:
 
 @lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
 def _names_text(names: tuple[str, ...]) -> str:
-    return SqliteDialect.array(names)
+    found = SqliteDialect.array(names)
+    if len(found) > LONG_NAMES:
+        _names_text.cache_clear()
+    return found
 
 
 @cache
