@@ -47,6 +47,7 @@ from langgraph_checkpoint_custom.operations.sweep import (
     due_page,
     grown_page,
     grown_since,
+    hasten_held,
     hasten_threads,
     ids_page,
     kept_threads,
@@ -395,12 +396,14 @@ def _arm(
     """
 
     def hasten(thread_ids: Sequence[str]) -> Operations[bool]:
-        yield hasten_threads(d, thread_ids, begun)
+        held: Sequence[str] = yield hasten_threads(d, thread_ids, begun)
+        for thread_id in held:
+            yield hasten_held(d, thread_id, begun)
         return True
 
     def arm(thread_ids: Sequence[str]) -> Operations[bool]:
-        yield arm_threads(d, thread_ids, begun, again=last is None)
-        return True
+        yield arm_threads(d, thread_ids, begun)
+        return last is not None or (yield from hasten(thread_ids))
 
     if last is None:
         yield begin_policy(d, policy)

@@ -538,8 +538,8 @@ def grown_page(d: SqlDialect, within: Grown) -> Steps[tuple[Sequence[str], Grown
 
 
 @operation("write")
-def arm_threads(d: SqlDialect, thread_ids: Sequence[str], now: float, *, again: bool) -> Steps[None]:
-    """Insert the rows of these threads, which are in order, and of those between; with `again`, all of them are due.
+def arm_threads(d: SqlDialect, thread_ids: Sequence[str], now: float) -> Steps[None]:
+    """Insert the rows of these threads, which are in order, and of those between, if they have none.
 
     They are due after those that are due already.
 
@@ -548,15 +548,31 @@ def arm_threads(d: SqlDialect, thread_ids: Sequence[str], now: float, *, again: 
     """
     if thread_ids:
         within = Range(d.only(thread_ids[0]).bottom, d.only(thread_ids[-1]).top)
-        yield d.ask("arm_threads", **within._asdict(), threads=ALL, due_at=now, again=again)
+        yield d.ask("arm_threads", **within._asdict(), threads=ALL, due_at=now)
 
 
 @operation("write")
-def hasten_threads(d: SqlDialect, thread_ids: Sequence[str], now: float) -> Steps[None]:
-    """Make threads due, after those that are due already.
+def hasten_threads(d: SqlDialect, thread_ids: Sequence[str], now: float) -> Steps[Sequence[str]]:
+    """Make threads due, after those that are due already; return those whose rows others hold.
+
+    It waits for none of these: it holds the rows of the other threads.
 
     Round trips: 1, or 0 without threads.
     Idempotent: yes.
     """
-    if thread_ids:
-        yield d.ask_each("hasten_thread", ({"thread_id": each} for each in thread_ids), due_at=now)
+    if not thread_ids:
+        return []
+    each = [{"thread_id": thread_id} for thread_id in sorted(thread_ids)]
+    names = "arm_thread", "hasten_free", "select_later"
+    replies = yield one_trip([d.ask_each(name, each, due_at=now) for name in names])
+    return [d.own_thread_id(stored) for rows in replies[-len(each) :] for (stored,) in rows]
+
+
+@operation("write")
+def hasten_held(d: SqlDialect, thread_id: str, now: float) -> Steps[None]:
+    """Make a thread due that `hasten_threads` has returned, unless whoever held its row has deleted it.
+
+    Round trips: 1.
+    Idempotent: yes.
+    """
+    yield d.ask("hasten_held", thread_id=thread_id, due_at=now)

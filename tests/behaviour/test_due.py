@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 from uuid import UUID
 
+import psycopg
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.types import INTERRUPT
@@ -22,8 +23,10 @@ from langgraph_checkpoint_custom import (
     CheckpointSaver,
     ConfigError,
     OperationEvent,
+    PostgresSaver,
     Retention,
     Swept,
+    open_saver,
     retention,
 )
 from langgraph_checkpoint_custom.engine.operation import Operation
@@ -419,6 +422,39 @@ def test_a_thread_that_is_deleted_while_it_is_visited_gets_no_row(saver: Checkpo
         if op.name == "rearm_kept":
             saver.delete_thread("t")
     assert [thread_id for (thread_id,) in database.run("SELECT thread_id FROM threads")] == ["u"]
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+@pytest.mark.parametrize("reason", ["another retention", "new checkpoints", "their time"])
+def test_a_sweep_holds_no_threads_while_it_waits_for_one(
+    postgres_url: str, is_citus: bool, reason: str, ends: str
+) -> None:
+    """A caller's transaction has changed one. Of these, none is lost."""
+    if is_citus:
+        pytest.skip("a sweep waits for the row")
+    ending = "&" if "?" in postgres_url else "?"
+    impatient = f"{postgres_url}{ending}options=-c%20lock_timeout%3D50ms"
+    with open_saver(impatient) as saver, psycopg.connect(postgres_url) as connection:
+        saver.setup()
+        last = {name: put(saver, name) for name in "abc"}
+        keep, held = Retention(keep_last=5), list[str]()
+        Sweeps(saver, keep)()
+        if reason == "another retention":
+            keep = Retention(keep_last=6)
+        for name in "abc" if reason == "new checkpoints" else "":
+            put(saver, name, after=last[name])
+        for name in "abc" if reason == "their time" else "":
+            saver.unlabel(name, "none")
+        PostgresSaver(connection).set_ttl("b", DAY)
+        sweeps = Sweeps(saver, keep)
+        for op in sweeps.steps():  # Waiting for the row would be an error.
+            if op.name == "hasten_held":
+                held.append(op.arguments()["thread_id"])
+                getattr(connection, ends)()
+        assert (sweeps.visits, held) == (3, [] if reason == "their time" else ["b"])
+        getattr(connection, ends)()
+        due = connection.execute("SELECT due_at FROM langgraph_checkpoint.threads WHERE thread_id = 'b'").fetchall()
+        assert (due == [(0.0,)]) is (reason == "their time")  # It is visited by the next one.
 
 
 def test_a_sweep_looks_at_long_threads_one_by_one(saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,9 +156,10 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         # There are 101, which PostgreSQL 15 sorts instead of following the index to the first 20.
         "new checkpoints": (new_checkpoints(d, "0039", ""), 101),
         "new checkpoints of many threads": (new_checkpoints(d, "000050", "t1700"), 2_000),
-        "threads that have grown": (d.ask("hasten_thread", thread_id="t7", due_at=1_000.0), 2),
-        "threads to arm": (armed(d, again=False), 510),
-        "threads to arm again": (armed(d, again=True), 510),
+        "thread to hasten": (d.ask("hasten_thread", thread_id="t7", due_at=1_000.0), 2),
+        "threads that have grown": (d.ask("hasten_free", "select_later", thread_id="t7", due_at=1_000.0), 3),
+        "thread that was held": (d.ask("hasten_held", thread_id="t7", due_at=1_000.0), 1),
+        "threads to arm": (armed(d), 510),
         "ids of threads": (d.ask("thread_ids", **ALL_THREADS._asdict(), threads=500), 510),
         "when a thread is due": (RoundTrip([d.statement("select_arming", thread_id="t7")]), 1),
         "thread armed again": (d.ask("rearm_thread", thread_id="t7", due_at=2_000.0, seen=1_007.0), 0),
@@ -193,8 +194,8 @@ def new_checkpoints(d: SqlDialect, bottom: str, thread_id: str) -> RoundTrip:
     return d.ask("select_grown", bottom=bottom, top="\U0010ffff", thread_id=thread_id, limit=20)
 
 
-def armed(d: SqlDialect, *, again: bool) -> RoundTrip:
-    return d.ask("threads_counted", "arm_threads", **ALL_THREADS._asdict(), threads=500, due_at=1.0, again=again)
+def armed(d: SqlDialect) -> RoundTrip:
+    return d.ask("threads_counted", "arm_threads", **ALL_THREADS._asdict(), threads=500, due_at=1.0)
 
 
 def _page_at_once(d: SqlDialect, page: Page) -> Statement:

@@ -17,12 +17,32 @@ WHERE NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.threads WHERE thread_id = %
 ON CONFLICT (thread_id) DO NOTHING
 
 -- name: arm_threads
--- Inserts the rows of up to `threads` threads of a range. With `again`, those that have one are due, too, after those
--- that are due already: then the visit does not write the row once more.
+-- Inserts the rows of up to `threads` threads of a range, and looks them up first, as arm_thread does.
 -- include: candidates_by_id
-INSERT INTO langgraph_checkpoint.threads AS t (thread_id, tenant, due_at)
-SELECT thread_id, %(tenant)s, CAST(%(due_at)s AS double precision) FROM candidates WHERE thread_id IS NOT NULL
-ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE %(again)s AND t.due_at > excluded.due_at
+INSERT INTO langgraph_checkpoint.threads (thread_id, tenant, due_at)
+SELECT thread_id, %(tenant)s, CAST(%(due_at)s AS double precision) FROM candidates AS c
+WHERE thread_id IS NOT NULL
+AND NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.threads AS t WHERE t.thread_id = c.thread_id)
+ON CONFLICT (thread_id) DO NOTHING
+
+-- A sweep changes the rows of many threads in one transaction. If it waited for one that a caller's transaction holds,
+-- all others would wait for the sweep.
+
+-- name: hasten_free
+-- Makes a thread due that has a row, after those that are due already, unless the row is held.
+UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s
+WHERE thread_id = %(thread_id)s AND due_at > %(due_at)s AND thread_id IN (
+    SELECT h.thread_id FROM langgraph_checkpoint.threads AS h WHERE h.thread_id = %(thread_id)s
+    -- include: unless_held
+)
+
+-- name: select_later
+-- The thread, if it is due later: hasten_free has left it.
+SELECT thread_id FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s AND due_at > %(due_at)s
+
+-- name: hasten_held
+-- hasten_free for one thread, which may wait.
+UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s WHERE thread_id = %(thread_id)s AND due_at > %(due_at)s
 
 -- name: thread_ids
 -- The threads that arm_threads reaches.
@@ -79,12 +99,21 @@ ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE t.due_at = 
 
 -- name: begin_visit
 -- The time of the visit, instead of that since when the thread is due: what makes it due again meanwhile is seen.
-UPDATE langgraph_checkpoint.threads SET due_at = %(begun)s WHERE thread_id = %(thread_id)s AND due_at < %(begun)s
+-- A thread whose row is held stays due.
+UPDATE langgraph_checkpoint.threads SET due_at = %(begun)s
+WHERE thread_id = %(thread_id)s AND due_at < %(begun)s AND thread_id IN (
+    SELECT h.thread_id FROM langgraph_checkpoint.threads AS h WHERE h.thread_id = %(thread_id)s
+    -- include: unless_held
+)
 
 -- name: rearm_kept
--- rearm_thread without the thread's lock. A thread that was deleted meanwhile has no row, and gets none.
+-- rearm_thread without the thread's lock. A thread that was deleted meanwhile has no row, and gets none. One whose row
+-- is held stays due.
 UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s
-WHERE thread_id = %(thread_id)s AND due_at = %(begun)s
+WHERE thread_id = %(thread_id)s AND due_at = %(begun)s AND thread_id IN (
+    SELECT h.thread_id FROM langgraph_checkpoint.threads AS h WHERE h.thread_id = %(thread_id)s
+    -- include: unless_held
+)
 
 -- name: drop_thread
 -- The row of a thread whose checkpoints are deleted, with its time to live. On PostgreSQL, arm_thread follows, for a

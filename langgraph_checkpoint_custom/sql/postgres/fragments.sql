@@ -60,3 +60,7 @@ WITH RECURSIVE spaces (checkpoint_ns) AS (
 
 -- fragment: of_tenant
 tenant = %(tenant)s
+
+-- fragment: unless_held
+-- Leaves out a row that another transaction has changed or deleted, and has not committed.
+FOR UPDATE SKIP LOCKED

@@ -44,3 +44,6 @@ WITH RECURSIVE spaces (checkpoint_ns) AS (
 -- differs: unlikely(). If samples (SQLITE_ENABLE_STAT4) say that all rows have one tenant, SQLite 3.51 would otherwise
 -- search for every tenant, and read and sort all rows up to an id: test_lists_on_sqlite shows it.
 unlikely(tenant = :tenant)
+
+-- fragment: unless_held
+-- differs: SQLite has one writer at a time.
