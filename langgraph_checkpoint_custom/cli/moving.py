@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -94,7 +96,9 @@ def import_(
         {"file": str(file), "threads": done.threads, "rows": done.rows, "problems": done.problems},
         f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} from {file}.",
     )
-    _end(done.problems)
+    _complain_of(done.problems)
+    if done.problems:
+        raise typer.Exit(1)
 
 
 @command("dry_run", "tenant", "no_tenants")
@@ -109,7 +113,7 @@ def migrate(
         ),
     ] = None,
     threads: Chosen = None,
-    follow: Annotated[bool, option("copy what is new again and again, until Ctrl-C", "--follow")] = False,
+    follow: Annotated[bool, option("copy what is new again and again, until Ctrl-C or SIGTERM", "--follow")] = False,
     finish: Annotated[bool, option("close the official tables for writes, then copy what is new", "--finish")] = False,
     to: Annotated[
         Literal["official"] | None,
@@ -193,9 +197,16 @@ def migrate(
     for name in missing:
         complain(f"{name} cannot be found {where}; reading it raises CorruptCheckpoint")
     if unfenced:
-        complain(f"the official tables are not closed, and accept writes that nobody copies: {unfenced}")
-    _end(moved["problems"], named=follow)
-    if missing or unfenced:
+        complain(
+            f"the official tables are not closed, and accept writes that nobody copies: {unfenced}; make sure that no "
+            "old version runs"
+        )
+    if not follow:  # It has named them already.
+        _complain_of(moved["problems"])
+    if needing := len(moved["problems"]):
+        closed = f"the official tables are {'not closed, see above' if unfenced else 'closed'}; " if finish else ""
+        complain(f"{closed}{counted(needing, 'thread')} {'needs' if needing == 1 else 'need'} you, see above")
+    if needing or missing or unfenced:
         raise typer.Exit(1)
 
 
@@ -234,20 +245,21 @@ def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
 
 
 def _moves(move: Callable[..., MoveReport], total: Callable[[], int], follow: bool, as_json: bool) -> dict[str, Any]:
-    """Move once, or again and again until Ctrl-C, and name new problems; return the numbers and what is left."""
+    """Move once, or again and again until Ctrl-C or SIGTERM; name new problems, return the numbers and what is left."""
     moved: MoveReport | None = None
     with progress("copy", "threads", total) as report:
         if not follow:
             return asdict(move(progress=report))
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), _sigterm_as_ctrl_c():
             while True:
-                began = monotonic()
+                began, complete = monotonic(), datetime.now()
                 found = move(progress=report)
                 if moved is not None:
                     found.checkpoints += moved.checkpoints
                     found.writes += moved.writes
                 if not as_json and found != moved:
-                    say(f"{_numbers(asdict(found))}, {counted(len(found.problems), 'problem')}")
+                    numbers = f"{_numbers(asdict(found))} since the start, {counted(len(found.problems), 'problem')}"
+                    say(f"{numbers}; everything from before {complete:%H:%M:%S} was examined")
                     sys.stdout.flush()
                 known = moved.problems if moved else {}
                 _complain_of({each: why for each, why in found.problems.items() if known.get(each) != why})
@@ -256,6 +268,16 @@ def _moves(move: Callable[..., MoveReport], total: Callable[[], int], follow: bo
     if moved is None:
         raise KeyboardInterrupt
     return asdict(moved)
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM end what runs as Ctrl-C does; background jobs of a shell ignore SIGINT."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _count_official(source: str) -> int:
@@ -327,14 +349,3 @@ def _complain_of(problems: Mapping[str, str]) -> None:
         complain(f"thread {thread_id!r}: {problem}")
     if len(problems) > LISTED:
         complain(f"and {counted(len(problems) - LISTED, 'thread')} more; --json has all of them")
-
-
-def _end(problems: Mapping[str, str], *, named: bool = False) -> None:
-    """Print the problems, or their number if they were printed before; if there are any, exit with 1."""
-    if not problems:
-        return
-    if named:
-        complain(f"{counted(len(problems), 'problem')}, see above")
-    else:
-        _complain_of(problems)
-    raise typer.Exit(1)

@@ -303,7 +303,8 @@ class _Move:
             for thread_id in self._target.locations(gone):
                 self._report.problems.setdefault(
                     thread_id,
-                    "it was moved, and has been deleted in the source since; the target still has it: delete it there",
+                    "it was moved, and has been deleted in the source since; the target still has it: delete it there "
+                    f"({self._target.deletion})",
                 )
 
     def _threads(self, thread_ids: Sequence[str], suffix: str = "") -> Mapping[str, ThreadMove]:
@@ -372,7 +373,8 @@ class _Move:
                 if thread.is_new:
                     raise CheckpointError(
                         "it was moved, and has been deleted in the target since, but it went on in the source; nothing "
-                        "of it was copied; --thread (in Python threads=) moves it again"
+                        "of it was copied; --thread (in Python threads=) moves it again, or delete it in the source "
+                        f"({self._source.deletion})"
                     )
                 return
             if thread.diverges:

@@ -65,6 +65,7 @@ class OfficialStore(ABC):
     """
 
     suffix = "-official"
+    deletion = "delete_thread of LangGraph's saver"
     name: str
     is_new = False
     excluded: frozenset[str] = frozenset()

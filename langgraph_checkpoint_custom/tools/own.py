@@ -83,10 +83,11 @@ class OwnThreads:
         store: The name of the other store.
 
     Attributes:
-        suffix, excluded, adds_values: As in `OfficialStore`.
+        suffix, deletion, excluded, adds_values: As in `OfficialStore`.
     """
 
     suffix = "-custom"
+    deletion = "lgckpt delete"
     adds_values = False
 
     def __init__(self, saver: CheckpointSaver, store: str) -> None:

@@ -103,7 +103,7 @@ def test_what_was_deleted_at_one_side_does_not_return(official: Official, saver:
     moved = migrate_back(saver, official.url)
     assert (moved.deleted, moved.checkpoints, moved.writes) == (1, 0, 0)
     assert moved.problems.keys() == {"erased here"}
-    assert "delete it there" in moved.problems["erased here"]
+    assert moved.problems["erased here"].endswith("delete it there (delete_thread of LangGraph's saver)")
     assert migrate_back(saver, official.url, threads=["erased there"]).checkpoints == 3
     with pytest.raises(CheckpointNotFound, match="erased here"):
         migrate_back(saver, official.url, threads=["erased here"])
@@ -219,3 +219,24 @@ def test_our_own_file_is_refused(store: Store, saver: CheckpointSaver) -> None:
     if store.kind == "sqlite":
         with pytest.raises(SchemaForeign, match="tables of this package"):
             migrate_back(saver, store.url)
+
+
+def test_a_thread_that_was_copied_here_because_it_went_on_is_copied_back_as_well(
+    official: Official, saver: CheckpointSaver
+) -> None:
+    """The official tables still have their own thread of this id, which nothing overwrites."""
+    with official.open() as theirs:
+        say(graph_of(theirs), "t", "one")
+        migrate(official.url, saver)
+        say(graph_of(theirs), "t", "theirs")
+        say(graph_of(saver), "t", "ours")
+        assert migrate(official.url, saver, diverged="copy").problems == {}
+        assert migrate_back(saver, official.url).problems.keys() == {"t"}
+        options: list[Any] = ["copy", "report", "copy"]
+        for diverged in options:
+            assert migrate_back(saver, official.url, diverged=diverged).problems == {}
+            assert migrate(official.url, saver, diverged=diverged).problems == {}
+        found = {one.config["configurable"]["thread_id"] for one in everything(theirs)}
+        last = {each: graph_of(theirs).get_state(config(each)).values["log"][-1] for each in found}
+        assert last == {"t": "slow: theirs", "t-custom": "slow: ours"}  # "t-official" was "t", and is not moved.
+        assert {one.thread_id for one in saver.threads()} == {"t", "t-official"}
