@@ -138,7 +138,7 @@ class _Counts:
     def _counted(self, request: RoundTrip | Offload) -> Steps[Any]:
         if isinstance(request, Offload):
             return (yield request)
-        self.round_trips += 1
+        self.round_trips += bool(request.sent())  # SQLite has no statement for a lock alone.
         reply = yield request
         self.rows += sum(map(len, reply))
         self.bytes += _bytes_in([each.params for each in request.statements]) + _bytes_in(reply)
