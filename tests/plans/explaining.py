@@ -159,7 +159,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "thread to hasten": (d.ask("hasten_thread", thread_id="t7", due_at=1_000.0), 2),
         "threads that have grown": (d.ask("hasten_free", "select_later", thread_id="t7", due_at=1_000.0), 3),
         "thread that was held": (d.ask("hasten_held", thread_id="t7", due_at=1_000.0), 1),
-        "threads to arm": (armed(d), 510),
+        "threads to arm": (armed(d), 1_010),
         "ids of threads": (d.ask("thread_ids", **ALL_THREADS._asdict(), threads=500), 510),
         "when a thread is due": (RoundTrip([d.statement("select_arming", thread_id="t7")]), 1),
         "thread armed again": (d.ask("rearm_thread", thread_id="t7", due_at=2_000.0, seen=1_007.0), 0),

@@ -17,12 +17,13 @@ WHERE NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.threads WHERE thread_id = %
 ON CONFLICT (thread_id) DO NOTHING
 
 -- name: arm_threads
--- Inserts the rows of up to `threads` threads of a range, and looks them up first, as arm_thread does.
+-- Inserts the rows of up to `threads` threads of a range, and looks them up first, as arm_thread does. NOT EXISTS would
+-- be a join, for which the planner may read all of `threads` for each page: test_plans shows it.
 -- include: candidates_by_id
 INSERT INTO langgraph_checkpoint.threads (thread_id, tenant, due_at)
-SELECT thread_id, %(tenant)s, CAST(%(due_at)s AS double precision) FROM candidates AS c
+SELECT thread_id, %(tenant)s, CAST(%(due_at)s AS double precision) FROM candidates
 WHERE thread_id IS NOT NULL
-AND NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.threads AS t WHERE t.thread_id = c.thread_id)
+AND (SELECT 1 FROM langgraph_checkpoint.threads AS t WHERE t.thread_id = candidates.thread_id) IS NULL
 ON CONFLICT (thread_id) DO NOTHING
 
 -- A sweep changes the rows of many threads in one transaction. If it waited for one that a caller's transaction holds,
