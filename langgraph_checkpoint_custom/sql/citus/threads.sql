@@ -39,3 +39,6 @@ AND w.thread_id >= %(bottom)s AND w.thread_id < %(top)s
 
 -- fragment: unless_held
 -- differs: a subquery of a statement that stores may lock no rows. So a sweep waits for a row that is held.
+
+-- fragment: without_a_row
+-- differs: ON CONFLICT alone, since a sweep waits for a row that is held here anyway.

@@ -16,14 +16,17 @@ SELECT thread_id, %(tenant)s FROM
 WHERE NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s)
 ON CONFLICT (thread_id) DO NOTHING
 
+-- fragment: without_a_row
+-- NOT EXISTS would be a join, for which the planner may read all of `threads` for each page: test_plans shows it.
+AND (SELECT 1 FROM langgraph_checkpoint.threads AS t WHERE t.thread_id = candidates.thread_id) IS NULL
+
 -- name: arm_threads
--- Inserts the rows of up to `threads` threads of a range, and looks them up first, as arm_thread does. NOT EXISTS would
--- be a join, for which the planner may read all of `threads` for each page: test_plans shows it.
+-- Inserts the rows of up to `threads` threads of a range, and looks them up first, as arm_thread does.
 -- include: candidates_by_id
 INSERT INTO langgraph_checkpoint.threads (thread_id, tenant, due_at)
 SELECT thread_id, %(tenant)s, CAST(%(due_at)s AS double precision) FROM candidates
 WHERE thread_id IS NOT NULL
-AND (SELECT 1 FROM langgraph_checkpoint.threads AS t WHERE t.thread_id = candidates.thread_id) IS NULL
+-- include: without_a_row
 ON CONFLICT (thread_id) DO NOTHING
 
 -- A sweep changes the rows of many threads in one transaction. If it waited for one that a caller's transaction holds,
