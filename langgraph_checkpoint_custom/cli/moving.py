@@ -93,8 +93,8 @@ def import_(
         saver.setup()
         done = import_file(saver, file, threads=threads, progress=report)
     options.report(
-        {"file": str(file), "threads": done.threads, "rows": done.rows, "problems": done.problems},
-        f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} from {file}.",
+        {"file": str(file), **asdict(done)},
+        f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} from {file}{_unchanged(done.unchanged)}.",
     )
     _complain_of(done.problems)
     if done.problems:
@@ -214,7 +214,11 @@ def _numbers(moved: Mapping[str, Any]) -> str:
     said = [counted(moved[what], what[:-1]) for what in ("threads", "checkpoints", "writes", "rows") if what in moved]
     if deleted := moved.get("deleted"):
         said.append(f"{counted(deleted, 'thread')} deleted since they were copied")
-    return ", ".join(said)
+    return ", ".join(said) + _unchanged(moved.get("unchanged", 0))
+
+
+def _unchanged(threads: int) -> str:
+    return f"; {counted(threads, 'thread')} {'was' if threads == 1 else 'were'} there already" if threads else ""
 
 
 @contextmanager

@@ -220,8 +220,10 @@ def _is_text(cell: Any) -> bool:
 @operation("exclusive")
 def import_thread(
     d: SqlDialect, thread_id: str, digest: str, rows: Callable[[], Iterator[ImportedRow]], replace: bool
-) -> Steps[None]:
+) -> Steps[bool]:
     """Store a thread as it was exported, completely or not at all. If it exists already with these rows, do nothing.
+
+    Returns whether it was stored.
 
     Args:
         d: The dialect.
@@ -238,7 +240,7 @@ def import_thread(
     yield d.ask(lock="alone", thread_id=thread_id)
     there = yield from digest_thread(d, thread_id).start()
     if there.text == digest:
-        return
+        return False
     token = "import"  # No other transaction sees it: this transaction also deletes it.
     yield from take_claim(d, thread_id, token, token, 1).start()
     if there.rows:
@@ -256,6 +258,7 @@ def import_thread(
             f"thread {thread_id!r} differs from the file, since it was written to during the import, or the file was "
             "not made by export; nothing was stored"
         )
+    return True
 
 
 def _pages(rows: Iterator[ImportedRow]) -> Iterator[list[ImportedRow]]:

@@ -75,11 +75,13 @@ class ExchangeReport:
         threads: Threads that were written, or stored and checked.
         rows: The rows of these threads.
         problems: By thread id, why a thread was not stored.
+        unchanged: How many of these threads the target had already, with the same rows.
     """
 
     threads: int = 0
     rows: int = 0
     problems: dict[str, str] = field(default_factory=dict)
+    unchanged: int = 0
 
 
 class BrokenExport(CheckpointError):
@@ -213,8 +215,10 @@ def import_file(
                     )
                 continue
             try:
-                done.rows += _import(own, thread_id, lines, replace)
+                rows, is_stored = _import(own, thread_id, lines, replace)
+                done.rows += rows
                 done.threads += 1
+                done.unchanged += not is_stored
             except REFUSALS as error:
                 done.problems[_named(thread_id, tenant)] = str(error)
             progress(done.threads)
@@ -311,8 +315,8 @@ def _ends_in(thread_id: str) -> BrokenExport:
     return BrokenExport(f"the file ends in the middle of thread {thread_id!r}")
 
 
-def _import(saver: CheckpointSaver, thread_id: str, lines: _Lines, replace: bool) -> int:
-    """Store the thread whose lines come next; return the number of its rows."""
+def _import(saver: CheckpointSaver, thread_id: str, lines: _Lines, replace: bool) -> tuple[int, bool]:
+    """Store the thread whose lines come next; return the number of its rows, and whether they were not there before."""
     number = lines.number
     with SpooledTemporaryFile(SPOOL) as spool:
         rows, digest = 0, sha256()
@@ -330,8 +334,8 @@ def _import(saver: CheckpointSaver, thread_id: str, lines: _Lines, replace: bool
                 pass
             raise BrokenExport(f"the lines of thread {thread_id!r} differ from those that were exported")
         rows_of = partial(_rows, spool, lines, number)
-        saver.backend.driver.run(import_thread(saver.backend.dialect, thread_id, end["sha256"], rows_of, replace))
-        return rows
+        stored = import_thread(saver.backend.dialect, thread_id, end["sha256"], rows_of, replace)
+        return rows, saver.backend.driver.run(stored)
 
 
 def _rows(spool: IO[bytes], lines: _Lines, number: int) -> Iterator[ImportedRow]:

@@ -46,13 +46,15 @@ def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
             found = cli.json("import", "all.zst", "--url", f"sqlite:///{tmp_path}/other.db")
             assert (found["threads"], found["problems"]) == (3, {})
             assert everything(other) == everything(saver)
+            said = cli("import", "all.zst", "--url", f"sqlite:///{tmp_path}/other.db")
+            assert said == f"3 threads, {found['rows']} rows from all.zst; 3 threads were there already.\n"
             step(other, "001", None, a=1)
             step(other, HOSTILE, None, a=1)
         step(saver, HOSTILE, None, a=2)
         assert cli.json("export", "acme.zst", "--tenant", "acme")["threads"] == 1
         assert cli.json("export", "more.zst", "--no-tenants")["threads"] == 4
         again = cli.json("import", "more.zst", "--url", f"sqlite:///{tmp_path}/other.db", code=1)
-        assert (again["threads"], set(again["problems"])) == (2, {"001", HOSTILE})
+        assert (again["threads"], again["unchanged"], set(again["problems"])) == (2, 2, {"001", HOSTILE})
         assert cli.error.count("error: thread ") == 2
     assert "no file" in cli.fail("import", "nowhere.zst")
     (tmp_path / "text").write_text("text")
