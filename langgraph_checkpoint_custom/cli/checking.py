@@ -221,7 +221,8 @@ def stats(
         ],
     }
     for name, rows in found.items():
-        table(columns[name], rows)
+        if rows:
+            table(columns[name], rows)
 
 
 def find_classes(saver: CheckpointSaver, tenants: bool) -> Found:

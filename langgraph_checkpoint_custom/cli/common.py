@@ -223,7 +223,14 @@ class Options:
             say(sentence)
 
     def listing(
-        self, name: str, rows: Iterable[Any], columns: Iterable[Column], shown: Iterable[Any] | None = None, **more: Any
+        self,
+        name: str,
+        rows: Iterable[Any],
+        columns: Iterable[Column],
+        shown: Iterable[Any] | None = None,
+        *,
+        nothing: str | None = None,
+        **more: Any,
     ) -> None:
         """Print a list, as JSON or as a table.
 
@@ -232,13 +239,16 @@ class Options:
             rows: Dicts, named tuples or texts.
             columns: Those of the table.
             shown: The rows of the table, if they are others.
+            nothing: The sentence in place of an empty table; by default, that there are no such things.
             more: What else is in the JSON document, such as `next`.
         """
         rows = list(rows)
         if self.as_json:
             tell({name: [row._asdict() if hasattr(row, "_asdict") else row for row in rows], **more})
-        else:
+        elif rows:
             table(list(columns), rows if shown is None else shown)
+        else:
+            say(nothing or f"No {name}.")
 
 
 def command(*options: str, json: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:

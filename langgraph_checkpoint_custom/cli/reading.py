@@ -347,6 +347,7 @@ def interrupts(
             Column("question", lambda row: text_of(row[1].value, limit), cut=not full),
         ],
         questions,
+        nothing="No threads wait for a human.",
     )
 
 

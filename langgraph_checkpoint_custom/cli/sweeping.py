@@ -167,9 +167,11 @@ def erase(
         *(number(what, what) for what in ("checkpoints", "writes", "values", "labels")),
         number("size", lambda row: size(row.bytes)),
     ]
-    options.listing("threads", done.threads, columns, dry_run=options.dry_run, unreadable=done.unreadable)
+    more: dict[str, Any] = {"dry_run": options.dry_run, "unreadable": done.unreadable}
+    options.listing("threads", done.threads, columns, nothing=f"No threads with {', '.join(where or ())}.", **more)
     if not options.as_json:
-        say(f"{counted(len(done.threads), 'thread')} {'would be deleted' if options.dry_run else 'deleted'}.")
+        if done.threads:
+            say(f"{counted(len(done.threads), 'thread')} {'would be deleted' if options.dry_run else 'deleted'}.")
         for whose, thread in done.unreadable:
             complain(f"thread {thread!r}{f' of {whose}' if whose else ''} has metadata that cannot be read; it stays")
     if done.unreadable:

@@ -19,7 +19,7 @@ from typing import Any
 import ormsgpack
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.types import INTERRUPT
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 from langgraph.types import Interrupt, Send
 from pydantic import AnyUrl
 
@@ -69,6 +69,19 @@ def put(saver: CheckpointSaver, thread_id: str, parent: Any = None, meta: Any = 
 
 def id_of(where: Any) -> str:
     return str(where["configurable"]["checkpoint_id"])
+
+
+def test_an_empty_list_is_a_sentence(cli: Cli) -> None:
+    for name in ("threads", "failures", "tenants"):
+        assert cli(name) == f"No {name}.\n"
+    assert cli("threads", "--state", "unfinished") == "No threads.\n"
+    assert cli("types") == "No classes.\n"
+    assert cli("interrupts") == "No threads wait for a human.\n"
+    assert "largest" not in cli("stats")
+    with cli.store.open() as saver:
+        put(saver, "1")
+    assert cli("labels", "1") == "No labels.\n"
+    assert cli("history", "1", "--where", "user=x") == "No checkpoints.\n"
 
 
 def test_threads_by_page_and_by_metadata(cli: Cli) -> None:
@@ -201,6 +214,7 @@ def test_times_are_local_and_say_their_zone(cli: Cli, monkeypatch: pytest.Monkey
         with cli.store.open() as saver:
             where = put(saver, "1", number=1)
             saver.put_writes(where, [(INTERRUPT, [Interrupt(value="?", id="a")])], "task")
+            saver.put_writes(put(saver, "2", number=1), [(ERROR, "no")], "task")
             made = time_of(id_of(where))
             assert made is not None
             local = f"{made + timedelta(hours=3):%m-%d %H:%M:%S}"

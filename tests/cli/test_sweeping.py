@@ -76,6 +76,7 @@ def test_a_person_is_erased(cli: Cli) -> None:
     ]
     assert "--yes" in cli.fail(*where, code=2)
     assert "2 threads deleted" in cli(*where, "--yes")
-    assert "0 threads would be deleted" in cli(*where, "--dry-run")
+    assert cli(*where, "--dry-run") == "No threads with user=Ada.\n"
+    assert cli.json(*where, "--dry-run")["threads"] == []
     with cli.store.open() as saver:
         assert [saver.thread_exists(name) for name in "12"] == [False, True]
