@@ -54,8 +54,8 @@ def running(*argv: str, stderr: int | None = None) -> Iterator[tuple[subprocess.
             process.kill()
 
 
-def application(kind: str, url: str, what: str) -> list[str]:
-    return [sys.executable, "-m", "tests.moving.application", kind, url, what]
+def application(kind: str, url: str, what: str, *threads: str) -> list[str]:
+    return [sys.executable, "-m", "tests.moving.application", kind, url, what, *threads]
 
 
 def killed_while_it_holds(url: str, what: str) -> None:
@@ -122,6 +122,34 @@ def test_two_versions_of_an_application_and_no_turn_is_lost(cli: Cli, official: 
     assert cli.json(*once)["problems"] == {}
     with cli.store.open() as ours:
         assert logs(ours)[THREADS[0]][-1] == "slow: back"
+    # In a rolling change, both versions answer: each its own threads, and then both the same one.
+    both, first, second, third = THREADS
+    with (
+        running(*PROGRAM, *follow) as (following, passes),
+        running(*application("official", old, "serve", first)) as (_, old_turns),
+        running(*application("ours", new, "serve", second, third)) as (_, new_turns),
+    ):
+        for number in ("0\n", "1\n"):
+            assert (old_turns.readline(), new_turns.readline()) == (number, number)
+            assert "0 problems" in passes.readline()
+        following.send_signal(signal.SIGINT)
+        assert following.wait() == 0
+    with (
+        running(*application("official", old, "serve", both)) as (_, old_turns),
+        running(*application("ours", new, "serve", both)) as (_, new_turns),
+    ):
+        assert (old_turns.readline(), new_turns.readline()) == ("0\n", "0\n")
+    ended = cli.json(*finish, code=1)
+    assert (ended["problems"].keys(), ended["closed"]) == ({both}, True)
+    assert cli.error.endswith("error: the official tables are closed; 1 thread needs you, see above\n")
+    assert cli.json(*finish, "--diverged", "copy")["problems"] == {}
+    with cli.store.open() as ours:
+        found = logs(ours)
+        assert "slow: official 1" in found[first]
+        assert "slow: ours 1" in found[second]
+        assert "slow: ours 1" in found[third]
+        assert "slow: ours 0" in found[both]
+        assert "slow: official 0" in graph_of(ours).get_state(config(f"{both}-official")).values["log"]
 
 
 @pytest.mark.timeout(300)

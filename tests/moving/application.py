@@ -1,7 +1,8 @@
 """An application in a process of its own, with LangGraph's saver or with ours: `python -m tests.moving.application`.
 
-The arguments are the kind of saver, its URL, and what to do: `serve` threads until the process is killed, or start
-(`hold`) or answer (`answer`) a run that does not end. It prints a line after each turn, or when the run holds.
+The arguments are the kind of saver, its URL, and what to do: `serve` threads, those that follow or all, until the
+process is killed, or start (`hold`) or answer (`answer`) a run that does not end. It prints a line after each turn, or
+when the run holds.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _opened(kind: str, url: str) -> Iterator[BaseCheckpointSaver[Any]]:
             yield official
 
 
-def main(kind: str, url: str, what: str) -> None:
+def main(kind: str, url: str, what: str, *threads: str) -> None:
     with _opened(kind, url) as saver:
 
         def hold(thread_id: str, channel: str) -> None:
@@ -89,8 +90,8 @@ def main(kind: str, url: str, what: str) -> None:
         if what == "serve":
             graph = graph_of(saver)
             for number in count():
-                for thread_id in THREADS:
-                    say(graph, thread_id, f"turn {number}")
+                for thread_id in threads or THREADS:
+                    say(graph, thread_id, f"{kind} {number}")
                 print(number, flush=True)
                 time.sleep(1)  # An application that is used now and then: the test moves its threads between the turns.
         elif what == "hold":
