@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, one_trip, operation
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, one_trip, operation, together
 from langgraph_checkpoint_custom.errors import ThreadExists
 from langgraph_checkpoint_custom.model.keys import Range, right_above
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
@@ -217,6 +217,20 @@ def _is_text(cell: Any) -> bool:
     return isinstance(cell, str) and "\0" not in cell and bool(cell.encode() or True)
 
 
+class ImportedThread(NamedTuple):
+    """A thread of an import.
+
+    Attributes:
+        thread_id: The thread.
+        digest: The SHA-256 of the lines of its rows.
+        rows: Returns an iterator over its rows, from the first one.
+    """
+
+    thread_id: str
+    digest: str
+    rows: Callable[[], Iterator[ImportedRow]]
+
+
 @operation("exclusive")
 def import_thread(
     d: SqlDialect, thread_id: str, digest: str, rows: Callable[[], Iterator[ImportedRow]], replace: bool
@@ -228,8 +242,8 @@ def import_thread(
     Args:
         d: The dialect.
         thread_id: The thread.
-        digest: The SHA-256 of the lines of its rows.
-        rows: Returns an iterator over its rows, from the first one.
+        digest: As in `ImportedThread`.
+        rows: As in `ImportedThread`.
         replace: Whether to replace a thread that has rows already. All its checkpoints have to be in the import.
 
     Round trips: for a new thread, 4, and on PostgreSQL one more for its lock; one for each page that is stored, and
@@ -238,6 +252,32 @@ def import_thread(
     Raises: ThreadExists, ThreadBusy.
     """
     yield d.ask(lock="alone", thread_id=thread_id)
+    return (yield from _import_locked(d, ImportedThread(thread_id, digest, rows), replace))
+
+
+@operation("exclusive")
+def import_threads(d: SqlDialect, threads: Sequence[ImportedThread], replace: bool) -> Steps[Sequence[bool] | None]:
+    """Store threads as `import_thread` does, all of them or none; None if each has to be stored alone.
+
+    With Citus, this transaction would be one of several nodes: so each is.
+
+    Another transaction may hold the lock of a thread for long. This one waits for a moment only, so that the threads
+    whose locks it has already do not wait as well.
+
+    Round trips: as for the longest of the threads.
+    Idempotent: yes.
+    Raises: ThreadExists, ThreadBusy, Contention.
+    """
+    if d.layout == "citus":
+        return None
+    locks = [{"thread_id": each} for each in sorted(thread.thread_id for thread in threads)]  # As `ask` sorts them.
+    yield one_trip([d.ask("limit_waiting"), d.ask_each("lock_thread", locks)])
+    return (yield from together([_import_locked(d, thread, replace) for thread in threads]))
+
+
+def _import_locked(d: SqlDialect, thread: ImportedThread, replace: bool) -> Steps[bool]:
+    """Store a thread whose lock is held alone."""
+    thread_id, digest, rows = thread
     there = yield from digest_thread(d, thread_id).start()
     if there.text == digest:
         return False

@@ -202,7 +202,7 @@ class SqlDialect(ABC):
 
     def ask_each(self, name: str, many: Iterable[Mapping[str, Any]], /, **params: Any) -> RoundTrip:
         """Send the named statement in one round trip for each of many parameters, with others that are the same."""
-        return self._send(*(self.statement(name, **each, **params) for each in many))
+        return self._send(*(sent for each in many for sent in self._statements(name, **each, **params)))
 
     def ask_keys(self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any) -> RoundTrip:
         """Send the named statement for the rows of keys: with two parts of checkpoints, with three of blobs."""

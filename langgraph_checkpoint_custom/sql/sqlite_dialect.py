@@ -51,6 +51,7 @@ class SqliteDialect(SqlDialect):
             "delete_checkpoints": ("delete_writes", "delete_checkpoints"),
             # A transaction holds the one write lock from its start.
             "schema_lock": (),
+            "limit_waiting": (),
             "lock_thread": (),
             "share_thread": (),
             "searchable_lock": (),

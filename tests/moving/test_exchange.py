@@ -9,13 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, open_saver
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, open_saver
 from langgraph_checkpoint_custom.operations import export_rows as exporting
+from langgraph_checkpoint_custom.tools import exchange
 from langgraph_checkpoint_custom.tools.exchange import (
     BrokenExport,
     ExchangeReport,
@@ -261,6 +263,107 @@ def test_a_claimed_thread_is_not_imported(saver: CheckpointSaver, other: Checkpo
     assert [found.config for found in everything(other)] == [found.config for found in saver.list(config("u"))]
     assert import_file(other, tmp_path / "all.zst").problems == {}
     assert plain(other) == plain(saver)
+
+
+@pytest.fixture
+def counted(other_url: str) -> Iterator[tuple[CheckpointSaver, list[OperationEvent]]]:
+    """A saver on another empty database, and its operations."""
+    events: list[OperationEvent] = []
+    with open_saver(other_url, on_operation=events.append) as opened:
+        opened.setup()
+        yield opened, events
+
+
+def test_small_threads_are_imported_in_batches(
+    saver: CheckpointSaver,
+    counted: tuple[CheckpointSaver, list[OperationEvent]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their number is bounded by rows and by bytes."""
+    other, events = counted
+    for number in range(40):
+        saver.put_writes(step(saver, f"t{number:02}", None, a=["x" * 400]), [("a", 1)], "task")
+    exported = export_file(saver, tmp_path / "all.zst")
+    assert exported.rows == 80  # A checkpoint and a write of each.
+    rows = [line for line in unpacked(tmp_path / "all.zst").splitlines(True) if line.startswith((b'{"ch', b'{"wr'))]
+    size = len(b"".join(rows))  # That of a thread differs by a few bytes.
+    for name, most, batches in (("ROWS", 1_000, 1), ("ROWS", 32, 3), ("BYTES", size // 4 + 40, 4), ("BYTES", 1, 0)):
+        monkeypatch.undo()
+        monkeypatch.setattr(exchange, f"BATCH_{name}", most)
+        events.clear()
+        assert import_file(other, tmp_path / "all.zst") == exported
+        imports = [event for event in events if event.name.startswith("import_")]
+        assert [event.name for event in imports] == (["import_threads"] * batches or ["import_thread"] * 40)
+        assert max(event.round_trips for event in imports) <= 6  # As for one of the threads.
+        assert plain(other) == plain(saver)
+        for number in range(40):
+            other.delete_thread(f"t{number:02}")
+
+
+def test_a_thread_that_cannot_be_imported_takes_no_other_one_with_it(
+    saver: CheckpointSaver, counted: tuple[CheckpointSaver, list[OperationEvent]], tmp_path: Path
+) -> None:
+    other, events = counted
+    for number in range(10):
+        step(saver, f"t{number}", None, a=[f"{number}" * 400])
+    export_file(saver, tmp_path / "all.zst")
+    step(other, "t4", None, a=["ours"])
+    with other.claim("t7", owner="a run"):
+        done = import_file(other, tmp_path / "all.zst")
+    assert done.threads == 8
+    assert {name: words.split(":")[0] for name, words in done.problems.items()} == {
+        "t4": "thread 't4' was not imported",
+        "t7": done.problems["t7"].split(":")[0],
+    }
+    assert "a run" in done.problems["t7"]
+    assert [event.name for event in events if "import" in event.name] == [
+        "import_threads",
+        *["import_thread"] * 10,
+    ]
+    again = import_file(other, tmp_path / "all.zst")
+    assert (again.threads, again.unchanged, list(again.problems)) == (9, 8, ["t4"])
+
+
+def test_threads_before_a_damaged_one_are_imported(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
+) -> None:
+    for number in range(5):
+        step(saver, f"t{number}", None, a=[f"{number}" * 4000])
+    export_file(saver, tmp_path / "all.zst")
+    lines = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
+    begins = lines.index(b'{"thread":"t3"}\n')
+    with pytest.raises(BrokenExport, match="in the middle of thread 't3'"):
+        import_file(other, packed(tmp_path / "cut.zst", b"".join(lines[: begins + 2])))
+    assert sorted(thread.thread_id for thread in other.threads()) == ["t0", "t1", "t2"]
+
+
+def test_an_import_does_not_wait_for_one_thread_with_the_locks_of_others(
+    saver: CheckpointSaver, own_postgres_url: str, tmp_path: Path
+) -> None:
+    """Somebody holds the lock of a thread in a transaction, until the import has given up on the batch."""
+    for number in range(5):
+        step(saver, f"t{number}", None, a=[number])
+    export_file(saver, tmp_path / "all.zst")
+    events: list[OperationEvent] = []
+
+    def noted(event: OperationEvent) -> None:
+        events.append(event)
+        if event.name == "import_threads":
+            holder.rollback()
+
+    with (
+        open_saver(own_postgres_url, on_operation=noted) as other,
+        psycopg.connect(own_postgres_url) as holder,
+    ):
+        other.setup()
+        (lock,) = other.backend.dialect.ask(lock="shared", thread_id="t3").before
+        holder.execute(lock.sql.encode(), lock.params)
+        done = import_file(other, tmp_path / "all.zst")
+        assert (done.threads, done.problems) == (5, {})
+        imports = [(event.name, event.error) for event in events if "import" in event.name]
+        assert imports == [("import_threads", "Contention"), *[("import_thread", None)] * 5]
+        assert plain(other) == plain(saver)
 
 
 def unpacked(path: Path) -> bytes:

@@ -38,7 +38,7 @@ SELECT count(*), pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, ha
 FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s
 
 -- name: limit_waiting
--- SQLite has no statements for a batch of calls. A call that stores a row again waits if that row is being
--- deleted. After this time the statement fails and each call is sent alone, so the other calls of the batch wait no
--- longer. Deleting a thread of 1,000 checkpoints takes 15 ms.
+-- SQLite has one writer at a time. A call that stores a row again waits if that row is being deleted, and an import waits
+-- for the locks of its threads. After this time the statement fails and each call or thread is sent alone, so the others
+-- of the batch wait no longer. Deleting a thread of 1,000 checkpoints takes 15 ms.
 SELECT set_config('lock_timeout', '100ms', true)
