@@ -77,7 +77,7 @@ from langgraph_checkpoint_custom.operations.read import (
     list_page,
     size_of,
 )
-from langgraph_checkpoint_custom.operations.write import put, put_writes
+from langgraph_checkpoint_custom.operations.write import put, put_on_hidden, put_writes
 from langgraph_checkpoint_custom.operations.writers import ConcurrentWriters, Scope, must_be_newest, note_read
 from langgraph_checkpoint_custom.options import Strategy
 from langgraph_checkpoint_custom.pairs import shared_docstrings
@@ -245,7 +245,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             return self._remember_stored(encoded)
         if isinstance(encoded, Offload):
             encoded = encoded.work()
-        return self._remember_stored(self._driver.run(self._put(encoded)))
+        if stored := self._driver.run(self._put(encoded)):
+            return self._remember_stored(stored)
+        return self._remember_stored(self._driver.run(self._put_on_hidden(encoded)))
 
     async def aput(
         self,
@@ -260,7 +262,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             return self._remember_stored(encoded)
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
-        return self._remember_stored(await self._driver.arun(self._put(encoded)))
+        if stored := await self._driver.arun(self._put(encoded)):
+            return self._remember_stored(stored)
+        return self._remember_stored(await self._driver.arun(self._put_on_hidden(encoded)))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -583,8 +587,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             return [one] if one else ()
         return build_tuples(self._dialect, self._codec, self.get_next_version, rows, ())
 
-    def _put(self, encoded: Encoded) -> Operation[Encoded]:
+    def _put(self, encoded: Encoded) -> Operation[Encoded | None]:
         return put(self._dialect, encoded, only_newest=self._must_be_newest(encoded.row))
+
+    def _put_on_hidden(self, encoded: Encoded) -> Operation[Encoded]:
+        return put_on_hidden(self._dialect, encoded, only_newest=self._must_be_newest(encoded.row))
 
     def _remember_stored(self, encoded: Encoded) -> RunnableConfig:
         """Remember the blobs of a stored checkpoint; return the config that names it."""

@@ -6,6 +6,7 @@ Must not know: SQL, connections, serializers (rows come encoded).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, one_trip, operation
@@ -18,19 +19,24 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
 @operation("write", checks_first=True)
-def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
+def put(
+    d: SqlDialect, encoded: Encoded, *, only_newest: bool = False, even_if_hidden: bool = False
+) -> Steps[Encoded | None]:
     """Store a checkpoint with its new values; returns it as it was stored.
+
+    If a `DeltaChannel` needs the parent and that is hidden, nothing is stored and the result is None, unless
+    `even_if_hidden`: `put_on_hidden` stores it.
 
     Round trips: 1; on SQLite, where they do not cross a network, 2 if it refers to blobs, has a claim or must be the
         newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
         the run continued; the value is then stored again from the checkpoint itself. One more if a `DeltaChannel` needs
-        the parent and it does not exist, or on PostgreSQL somebody holds the thread's lock alone; three more if the
-        parent is hidden. One more if a large checkpoint needs the parent's row first.
+        the parent and it does not exist or is hidden, or on PostgreSQL somebody holds the thread's lock alone. One more
+        if a large checkpoint needs the parent's row first.
     Rows: one checkpoint, one blob for each new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces the checkpoint.
     Raises: ClaimLost if it has a claim that is not held any more; CheckpointConflict with `only_newest` if the parent
-        is not the newest checkpoint of its namespace; CheckpointNotFound if a `DeltaChannel` needs the parent, or an
-        ancestor of it, and that was pruned or deleted.
+        is not the newest checkpoint of its namespace; CheckpointNotFound if a `DeltaChannel` needs the parent, and
+        that was pruned or deleted.
     Source: BaseCheckpointSaver.put.
     """
     if encoded.large and encoded.needs_parent:
@@ -43,7 +49,7 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         if not encoded.replayed:
             yield d.insert_checkpoint(encoded.row)
             return encoded
-        if attempt := d.insert_checkpoint_on_parent(encoded.row):
+        if not even_if_hidden and (attempt := d.insert_checkpoint_on_parent(encoded.row)):
             (stored,) = yield attempt
             if stored:
                 return encoded
@@ -51,9 +57,8 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
     if not needs_other_rows and (rest := d.store_checked(encoded, ())):  # On PostgreSQL, put_checkpoint stores it.
         yield rest
         return encoded
-    parent_is_complete = False
     while True:
-        (rows,) = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_complete)
+        (rows,) = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=even_if_hidden)
         optional = [channel for what, channel in rows if what == "optional"]
         problems = [tuple(row) for row in rows if row[0] != "optional"]
         if not problems:
@@ -68,17 +73,34 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         if ("parent", None) in problems:
             raise _pruned(encoded.row, encoded.replayed)
         if ("hidden parent", None) in problems:
-            (rows,) = yield d.ask(
-                "select_delta_history", **_parent(encoded.row)._asdict(), asked=d.array(encoded.replayed)
-            )
-            _, lost = ancestor_rows(d, encoded.replayed, [HistoryRow._make(row) for row in rows if row[0]])
-            if lost:
-                raise _pruned(encoded.row, lost)
-            parent_is_complete = True
+            return None
         if lost := [channel for what, channel in problems if what == "value"]:
             assert encoded.large is not None  # Only a large checkpoint refers to blobs.
             again = encoded.large.without(lost)
             encoded = (yield again) if isinstance(again, Offload) else again
+
+
+@operation("exclusive")
+def put_on_hidden(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
+    """Store a checkpoint whose parent is hidden, with its new values; returns it as it was stored.
+
+    It may need ancestors that no visible checkpoint needs. One transaction holds the thread's lock from when they are
+    read until the checkpoint is stored, because a prune in between could delete them.
+
+    Round trips: 3, with the end of the transaction; and as `put` for blobs and for the parent's row.
+    Rows: as `put`, and what is read for the history of the parent.
+    Idempotent: as `put`.
+    Raises: as `put`; CheckpointNotFound also if an ancestor of the parent is needed and was pruned or deleted.
+    """
+    lock: Literal["alone", "shared"] = "alone" if only_newest else "shared"  # What `put` takes as well.
+    parent = _parent(encoded.row)._asdict()
+    (rows,) = yield d.ask("select_delta_history", lock=lock, **parent, asked=d.array(encoded.replayed))
+    _, lost = ancestor_rows(d, encoded.replayed, [HistoryRow._make(row) for row in rows if row[0]])
+    if lost:
+        raise _pruned(encoded.row, lost)
+    stored = yield from put(d, encoded, only_newest=only_newest, even_if_hidden=True).start()
+    assert stored is not None
+    return stored
 
 
 def _conflict(row: CheckpointRow, newest: str) -> CheckpointConflict:
@@ -157,7 +179,8 @@ def store_part(
         if trips:
             yield one_trip(trips)
             trips = []
-        remember((yield from put(d, encoded, only_newest=only_newest).start()))
+        stored = yield from put(d, encoded, only_newest=only_newest).start()
+        remember(stored or (yield from put_on_hidden(d, encoded, only_newest=only_newest).start()))
     if trips := [*trips, *rest]:
         yield one_trip(trips)
     return True
