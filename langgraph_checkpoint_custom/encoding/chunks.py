@@ -106,9 +106,6 @@ class KnownBlobs(NamedTuple):
         return NAME * len(self.versions) + sum([value.memory for value in self.large.values()])
 
 
-NO_BLOBS = KnownBlobs({}, {})
-
-
 class ChunkedValue(NamedTuple):
     """A value in chunks: all of them, the new ones, and the bytes of the version's own row."""
 
