@@ -221,7 +221,8 @@ def _pieces(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     at = start
     while end - start >= 2 * CHUNK_BYTES:
         while at - start < CHUNK_BYTES:
-            at = end_of_token(data, at)
+            size = _FIXED[data[at]]  # As `end_of_token`, without a call: a value may have millions of tokens.
+            at = at + size if size else end_of_token(data, at)
         if end - at < CHUNK_BYTES:
             break
         yield start, at
@@ -253,13 +254,14 @@ EXTENSIONS = {0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD4: 0, 0xD5: 0, 0xD6: 0, 0xD7: 0, 0xD
 _SIZES = dict.fromkeys(range(256), 0) | {0xA0 + size: size for size in range(32)}
 _SIZES |= {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
 _SIZES |= {0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17, 0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
+# By the first byte of a token: all of its bytes, or 0 if its content says how many.
+_FIXED = [0 if first in _WIDTHS else 1 + _SIZES[first] for first in range(256)]
 
 
 def end_of_token(data: bytes, start: int) -> int:
     """Return where a token ends; that may be after the end of the data, which then ends in the middle of it."""
     first = data[start]
-    width = _WIDTHS.get(first)
-    if width is None:
-        return start + 1 + _SIZES[first]
-    content = start + 1 + width
+    if size := _FIXED[first]:
+        return start + size
+    content = start + 1 + _WIDTHS[first]
     return content + int.from_bytes(data[start + 1 : content], "big") + (first in EXTENSIONS)
