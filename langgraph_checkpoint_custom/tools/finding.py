@@ -71,8 +71,9 @@ def thread_ids(saver: CheckpointSaver, prefix: str, after: str, limit: int) -> l
     return [each for each in [*found, *following] if each.startswith(prefix)][:limit]
 
 
-def all_threads(saver: CheckpointSaver, after: str = "") -> Iterator[str]:
-    """Yield the ids above `after`, in their order. One may be deleted before it is yielded."""
+def all_threads(saver: CheckpointSaver) -> Iterator[str]:
+    """Yield the ids of all threads, in their order. One may be deleted before it is yielded."""
+    after = ""
     while following := saver.backend.driver.run(next_threads(saver.backend.dialect, after, THREADS)):
         yield from following
         after = following[-1]
