@@ -42,19 +42,18 @@ from langgraph_checkpoint_custom.operations.sweep import (
     Policy,
     arm_threads,
     begin_policy,
-    begin_visits,
     delete_unless_it_fits,
     due_page,
     grown_page,
     grown_since,
-    hasten_held,
-    hasten_threads,
+    hasten_thread,
     ids_page,
     kept_threads,
     last_sweep,
     look_at_thread,
     note_sweep,
-    rearm_kept,
+    put_off,
+    rearm_threads,
     sweep_thread,
 )
 from langgraph_checkpoint_custom.operations.writers import release_claim, renew_claim, take_claim
@@ -337,8 +336,6 @@ def _sweep(
     def visit_some(thread_ids: Sequence[str]) -> Operations[bool]:
         if not thread_ids:
             return True
-        if not dry_run:
-            yield begin_visits(d, thread_ids, begun)
         try:
             found: Sequence[Kept] = yield kept_threads(d, codec, thread_ids, policy, begun)
         except CorruptCheckpoint:  # One of them is damaged.
@@ -346,7 +343,7 @@ def _sweep(
         kept = {each.thread_id for each in found}
         limits.has_read()
         if found and not dry_run:
-            yield rearm_kept(d, found, begun)
+            yield rearm_threads(d, found)
         swept.threads += sum(each.applies for each in found)
         for thread_id in [each for each in thread_ids if each not in kept]:
             yield from limits.rest()
@@ -357,7 +354,7 @@ def _sweep(
             except CorruptCheckpoint as error:
                 _leave(thread_id, error)
                 if not dry_run:
-                    yield rearm_kept(d, [Kept(thread_id, applies=False, due_at=begun + WEEK)], begun)
+                    yield put_off(d, thread_id, begun + WEEK)
                 continue
             swept.add(Swept(*outcome))
             if dry_run and outcome.deleted:
@@ -395,25 +392,23 @@ def _arm(
     Returns what is stored about the sweep; a guest stores nothing.
     """
 
-    def hasten(thread_ids: Sequence[str]) -> Operations[bool]:
-        held: Sequence[str] = yield hasten_threads(d, thread_ids, begun)
+    def arm(thread_ids: Sequence[str], *, hasten: bool) -> Operations[bool]:
+        held: Sequence[str] = yield arm_threads(d, thread_ids, begun, hasten=hasten)
         for thread_id in held:
-            yield hasten_held(d, thread_id, begun)
+            yield hasten_thread(d, thread_id)
         return True
-
-    def arm(thread_ids: Sequence[str]) -> Operations[bool]:
-        yield arm_threads(d, thread_ids, begun)
-        return last is not None or (yield from hasten(thread_ids))
 
     if last is None:
         yield begin_policy(d, policy)
     elif keep.keep_last is not None:
-        yield from limits.pages(partial(grown_page, d), [grown_since(last.started_at, begun)], hasten)
+        yield from limits.pages(
+            partial(grown_page, d), [grown_since(last.started_at, begun)], partial(arm, hasten=True)
+        )
     if is_guest:
         return None
     armed_at = 0.0 if last is None else last.armed_at
     if armed_at + WEEK <= begun:
-        yield from limits.pages(partial(ids_page, d), d.ranges(), arm)
+        yield from limits.pages(partial(ids_page, d), d.ranges(), partial(arm, hasten=last is None))
         armed_at = begun
     armed = LastSweep(policy, armed_at, begun, None)
     yield note_sweep(d, armed)

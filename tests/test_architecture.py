@@ -232,12 +232,14 @@ ACROSS_THREADS = {
     "threads_with_label",
     "label_names",
     "arm_threads",
+    "hasten_threads",
+    "select_later",
     "thread_ids",
     "select_due",
     "select_grown",
 }
 # Statements that use the thread of the previous statement, name their threads in another way, or read no rows.
-CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")
+CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "copy_", "fork_")
 CONTINUING = {
     "select_sends_of",
     "select_values_of",

@@ -47,7 +47,7 @@ def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
     Idempotent: yes.
     """
     # In the order of `delete_thread`, which deletes the labels of a thread before its row.
-    rows, _ = yield d.ask("delete_label", "hasten_thread", thread_id=thread_id, due_at=0, name=name)
+    rows, _ = yield d.ask("delete_label", "hasten_thread", thread_id=thread_id, name=name)
     return bool(rows)
 
 

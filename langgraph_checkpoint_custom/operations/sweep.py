@@ -16,6 +16,7 @@ import json
 from collections.abc import Sequence, Set
 from datetime import datetime, timedelta, timezone
 from hashlib import sha256
+from math import inf
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
@@ -40,8 +41,8 @@ WEEK = 7 * 86_400.0
 DAY = 86_400.0
 # Seconds: a checkpoint may be committed that long after its id was made, and clocks may differ by that much.
 LATE = 3_600.0
-# Threads that one statement arms, or lists: on SQLite, it keeps puts waiting.
-ARMED = 2_000
+# Threads that one statement arms, or lists: on SQLite, that keeps puts waiting for some 10 ms.
+ARMED = 1_000
 # Threads that one statement counts.
 COUNTED = 10_000
 # Threads that are due, for one statement.
@@ -175,21 +176,13 @@ class Kept(NamedTuple):
         thread_id: The thread.
         applies: Whether the policy applies to it.
         due_at: When to visit it again.
+        seen: When it was due, as it was read.
     """
 
     thread_id: str
     applies: bool
     due_at: float
-
-
-@operation("write")
-def begin_visits(d: SqlDialect, thread_ids: Sequence[str], begun: float) -> Steps[None]:
-    """Note since when threads are visited, so that `rearm_kept` sees which somebody has made due since.
-
-    Round trips: 1.
-    Idempotent: yes.
-    """
-    yield d.ask_each("begin_visit", ({"thread_id": each, "begun": begun} for each in sorted(thread_ids)))
+    seen: float
 
 
 @operation("read")
@@ -203,21 +196,33 @@ def kept_threads(
     """
     verdicts = yield from together([_verdict(d, codec, each, policy, now, most=SHORT) for each in thread_ids])
     return [
-        Kept(thread_id, found.applies, found.due_at)
+        Kept(thread_id, found.applies, found.due_at, found.seen)
         for thread_id, found in zip(thread_ids, verdicts, strict=True)
         if found and found.seen is not None and not (found.removal.gone or found.removal.hidden)
     ]
 
 
 @operation("write")
-def rearm_kept(d: SqlDialect, kept: Sequence[Kept], begun: float) -> Steps[None]:
-    """Say when to visit threads again, unless somebody has made them due since the visit has begun, or deleted them.
+def rearm_threads(d: SqlDialect, kept: Sequence[Kept]) -> Steps[None]:
+    """Say when to visit threads again, unless somebody has made them due since they were read, or deleted them.
 
     Round trips: 1.
     Idempotent: yes.
     """
-    due = ({"thread_id": each.thread_id, "due_at": each.due_at, "begun": begun} for each in sorted(kept))
-    yield d.ask_each("rearm_kept", due)
+    due = ({"thread_id": each.thread_id, "due_at": each.due_at, "seen": each.seen} for each in sorted(kept))
+    yield d.ask_each("rearm_thread", due)
+
+
+@operation("write")
+def put_off(d: SqlDialect, thread_id: str, due_at: float) -> Steps[None]:
+    """Say when to visit a thread again that cannot be read.
+
+    Round trips: 2; 1 if it has no row.
+    Idempotent: yes.
+    """
+    (rows,) = yield d.ask("select_arming", thread_id=thread_id)
+    if rows:
+        yield d.ask("rearm_thread", thread_id=thread_id, due_at=due_at, seen=rows[0][0])
 
 
 @operation("read")
@@ -473,7 +478,7 @@ def ids_page(d: SqlDialect, within: Range) -> Steps[tuple[Sequence[str], Range |
     """Return the first threads of a range.
 
     Round trips: 1.
-    Rows: one of each of up to 2,000 threads.
+    Rows: one of each of up to 1,000 threads.
     """
     (rows,) = yield d.ask("thread_ids", **within._asdict(), threads=ARMED)
     rest = within._replace(bottom=right_above(rows[-1][0])) if len(rows) == ARMED else None
@@ -482,7 +487,7 @@ def ids_page(d: SqlDialect, within: Range) -> Steps[tuple[Sequence[str], Range |
 
 Due = tuple[float, str]
 """When a thread is due, and the thread."""
-BEFORE_ALL: Due = -1.0, ""
+BEFORE_ALL: Due = -inf, ""
 
 
 @operation("read")
@@ -538,41 +543,27 @@ def grown_page(d: SqlDialect, within: Grown) -> Steps[tuple[Sequence[str], Grown
 
 
 @operation("write")
-def arm_threads(d: SqlDialect, thread_ids: Sequence[str], now: float) -> Steps[None]:
-    """Insert the rows of these threads, which are in order, and of those between, if they have none.
+def arm_threads(d: SqlDialect, thread_ids: Sequence[str], now: float, *, hasten: bool) -> Steps[Sequence[str]]:
+    """Insert the rows of threads that have none; `hasten` makes the others due, too, after those that are due already.
 
-    They are due after those that are due already.
-
-    Round trips: 1, or 0 without threads.
-    Idempotent: yes.
-    """
-    if thread_ids:
-        within = Range(d.only(thread_ids[0]).bottom, d.only(thread_ids[-1]).top)
-        yield d.ask("arm_threads", **within._asdict(), threads=ALL, due_at=now)
-
-
-@operation("write")
-def hasten_threads(d: SqlDialect, thread_ids: Sequence[str], now: float) -> Steps[Sequence[str]]:
-    """Make threads due, after those that are due already; return those whose rows others hold.
-
-    It waits for none of these: it holds the rows of the other threads.
+    Returns those that it has left because others hold their rows: while it waited, it would hold the others.
 
     Round trips: 1, or 0 without threads.
     Idempotent: yes.
     """
     if not thread_ids:
         return []
-    each = [{"thread_id": thread_id} for thread_id in sorted(thread_ids)]
-    names = "arm_thread", "hasten_free", "select_later"
-    replies = yield one_trip([d.ask_each(name, each, due_at=now) for name in names])
-    return [d.own_thread_id(stored) for rows in replies[-len(each) :] for (stored,) in rows]
+    stored = d.array([d.stored_thread(each) for each in sorted(thread_ids)])
+    names = ("hasten_threads", "select_later") if hasten else ()
+    _, *replies = yield d.ask("arm_threads", *names, thread_ids=stored, due_at=now)
+    return [d.own_thread_id(left) for rows in replies for (left,) in rows]
 
 
 @operation("write")
-def hasten_held(d: SqlDialect, thread_id: str, now: float) -> Steps[None]:
-    """Make a thread due that `hasten_threads` has returned, unless whoever held its row has deleted it.
+def hasten_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
+    """Make a thread due that `arm_threads` has left, unless whoever held its row has deleted it.
 
     Round trips: 1.
-    Idempotent: yes.
+    Idempotent: yes; it stays due.
     """
-    yield d.ask("hasten_held", thread_id=thread_id, due_at=now)
+    yield d.ask("hasten_thread", thread_id=thread_id)

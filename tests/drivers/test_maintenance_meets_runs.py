@@ -264,7 +264,7 @@ def test_a_thread_that_is_stored_while_others_are_armed_pushes_none_out_of_a_pag
             if within is not None:
                 assert thread_ids == ["a", "c", "d"]
                 a_step(other, generate_config("b"))
-            driver.run(sweep.arm_threads(d, thread_ids, 0))
+            driver.run(sweep.arm_threads(d, thread_ids, 0, hasten=False))
         rows = connection.execute("SELECT thread_id FROM langgraph_checkpoint.threads ORDER BY 1").fetchall()
         assert rows == [(name,) for name in "abcde"]
 

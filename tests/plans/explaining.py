@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -156,13 +156,13 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         # There are 101, which PostgreSQL 15 sorts instead of following the index to the first 20.
         "new checkpoints": (new_checkpoints(d, "0039", ""), 101),
         "new checkpoints of many threads": (new_checkpoints(d, "000050", "t1700"), 2_000),
-        "thread to hasten": (d.ask("hasten_thread", thread_id="t7", due_at=1_000.0), 2),
-        "threads that have grown": (d.ask("hasten_free", "select_later", thread_id="t7", due_at=1_000.0), 3),
-        "thread that was held": (d.ask("hasten_held", thread_id="t7", due_at=1_000.0), 1),
-        "threads to arm": (armed(d), 1_010),
+        "thread to hasten": (d.ask("hasten_thread", thread_id="t7"), 2),
+        "threads to arm": (armed(d, range(1, 501), "arm_threads"), 1_000),
+        "threads to hasten": (armed(d, range(1, 1_900, 50), "hasten_threads"), 80),
+        "threads left": (armed(d, range(1, 1_900, 50), "select_later"), 80),
         "ids of threads": (d.ask("thread_ids", **ALL_THREADS._asdict(), threads=500), 510),
         "when a thread is due": (RoundTrip([d.statement("select_arming", thread_id="t7")]), 1),
-        "thread armed again": (d.ask("rearm_thread", thread_id="t7", due_at=2_000.0, seen=1_007.0), 0),
+        "thread armed again": (d.ask("rearm_thread", thread_id="t7", due_at=2_000.0, seen=1_007.0), 2),
         "thread without checkpoints": (d.ask("drop_thread", thread_id="t7"), 3),
         "time to live": (
             RoundTrip([d.statement("set_ttl", thread_id="t7", ttl_seconds=60.0, strategy="delete")]),
@@ -194,8 +194,8 @@ def new_checkpoints(d: SqlDialect, bottom: str, thread_id: str) -> RoundTrip:
     return d.ask("select_grown", bottom=bottom, top="\U0010ffff", thread_id=thread_id, limit=20)
 
 
-def armed(d: SqlDialect) -> RoundTrip:
-    return d.ask("threads_counted", "arm_threads", **ALL_THREADS._asdict(), threads=500, due_at=1.0)
+def armed(d: SqlDialect, numbers: Iterable[int], *names: str) -> RoundTrip:
+    return d.ask(*names, thread_ids=d.array([f"t{number}" for number in numbers]), due_at=1.0)
 
 
 def _page_at_once(d: SqlDialect, page: Page) -> Statement:
@@ -275,8 +275,6 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "delete a thread": d.ask("delete_thread", lock="alone", thread_id="t7"),
         "places": d.ask("select_checkpoint_ids", thread_id="t7"),
         "outline of a short thread": d.ask("select_short_outline", thread_id="t7", limit=101),
-        "begin a visit": d.ask("begin_visit", thread_id="t7", begun=10.0),
-        "visit a thread later": d.ask("rearm_kept", thread_id="t7", due_at=10.0, begun=1.0),
         "outline that a sweep decides by": d.ask("select_outline", "select_labels", "select_arming", thread_id="t7"),
         "fork": forked(d, "t7", "new", copies, copies.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
         "move labels": d.ask("move_labels", **Key("t7", "", "000050")._asdict(), new_id="000051"),

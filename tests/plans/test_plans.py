@@ -178,6 +178,8 @@ LARGE_PAGES = {
     "newest threads",
     "numbers of a thread",
     "doctor",
+    "threads to hasten",
+    "threads left",
 }
 
 

@@ -1,4 +1,5 @@
--- Retention: at which threads a sweep looks. Times are in seconds since 1970; `due_at` 0 means at the next sweep.
+-- Retention: at which threads a sweep looks. Times are in seconds since 1970; a `due_at` of at most 0 means at the next
+-- sweep.
 
 -- fragment: the_thread
 -- The thread, if it has a checkpoint.
@@ -16,59 +17,70 @@ SELECT thread_id, %(tenant)s FROM
 WHERE NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s)
 ON CONFLICT (thread_id) DO NOTHING
 
+-- Changes the rows of a page of threads in three statements. If a sweep waited for a row that a caller's transaction
+-- holds, all other threads of the page would wait for the sweep. So it leaves that row, and goes on to wait for it alone.
+
 -- fragment: without_a_row
 -- NOT EXISTS would be a join, for which the planner may read all of `threads` for each page: test_plans shows it.
-AND (SELECT 1 FROM langgraph_checkpoint.threads AS t WHERE t.thread_id = candidates.thread_id) IS NULL
+WHERE (SELECT 1 FROM langgraph_checkpoint.threads AS t WHERE t.thread_id = given.value) IS NULL
 
 -- name: arm_threads
--- Inserts the rows of up to `threads` threads of a range, and looks them up first, as arm_thread does.
--- include: candidates_by_id
+-- Inserts the rows of the threads that have none, and looks them up first, as arm_thread does. A row of a thread that
+-- was deleted meanwhile goes with the next visit.
 INSERT INTO langgraph_checkpoint.threads (thread_id, tenant, due_at)
-SELECT thread_id, %(tenant)s, CAST(%(due_at)s AS double precision) FROM candidates
-WHERE thread_id IS NOT NULL
+SELECT given.value, %(tenant)s, CAST(%(due_at)s AS double precision) FROM
+-- include: given_threads
 -- include: without_a_row
 ON CONFLICT (thread_id) DO NOTHING
 
--- A sweep changes the rows of many threads in one transaction. If it waited for one that a caller's transaction holds,
--- all others would wait for the sweep.
-
--- name: hasten_free
--- Makes a thread due that has a row, after those that are due already, unless the row is held.
+-- name: hasten_threads
+-- Makes threads due, after those that are due already, except for rows that are held.
 UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s
-WHERE thread_id = %(thread_id)s AND due_at > %(due_at)s AND thread_id IN (
-    SELECT h.thread_id FROM langgraph_checkpoint.threads AS h WHERE h.thread_id = %(thread_id)s
+WHERE
+-- include: among_given
+AND thread_id IN (
+    SELECT h.thread_id FROM langgraph_checkpoint.threads AS h
+    WHERE
+    -- include: among_given
+    AND h.due_at > %(due_at)s
     -- include: unless_held
 )
 
 -- name: select_later
--- The thread, if it is due later: hasten_free has left it.
-SELECT thread_id FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s AND due_at > %(due_at)s
-
--- name: hasten_held
--- hasten_free for one thread, which may wait.
-UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s WHERE thread_id = %(thread_id)s AND due_at > %(due_at)s
+-- The threads that are due later: hasten_threads has left them.
+SELECT thread_id FROM langgraph_checkpoint.threads
+WHERE
+-- include: among_given
+AND due_at > %(due_at)s
 
 -- name: thread_ids
--- The threads that arm_threads reaches.
+-- The threads of a range.
 -- include: candidates_by_id
 SELECT thread_id FROM candidates WHERE thread_id IS NOT NULL
 
+-- fragment: sooner
+-- Due at the next sweep. The value is always a new one, by which a sweep sees that the thread is due for another reason
+-- than it was when the visit began.
+due_at = -1 - abs(t.due_at)
+
 -- name: hasten_thread
--- Makes a thread due, also one without a row.
-INSERT INTO langgraph_checkpoint.threads AS t (thread_id, tenant, due_at)
-SELECT thread_id, %(tenant)s, CAST(%(due_at)s AS double precision) FROM
+-- Makes a thread due, also one without a row. It may wait for the row.
+INSERT INTO langgraph_checkpoint.threads AS t (thread_id, tenant)
+SELECT thread_id, %(tenant)s FROM
 -- include: the_thread
 WHERE true
-ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE t.due_at > excluded.due_at
+ON CONFLICT (thread_id) DO UPDATE SET
+-- include: sooner
 
 -- name: set_ttl
 -- A row says that the thread exists.
-INSERT INTO langgraph_checkpoint.threads (thread_id, tenant, ttl_seconds, strategy)
+INSERT INTO langgraph_checkpoint.threads AS t (thread_id, tenant, ttl_seconds, strategy)
 SELECT thread_id, %(tenant)s, CAST(%(ttl_seconds)s AS double precision), %(strategy)s FROM
 -- include: the_thread
 WHERE true
 ON CONFLICT (thread_id) DO UPDATE
-SET due_at = 0, ttl_seconds = excluded.ttl_seconds, strategy = excluded.strategy
+SET ttl_seconds = excluded.ttl_seconds, strategy = excluded.strategy,
+-- include: sooner
 RETURNING thread_id
 
 -- name: select_due
@@ -96,25 +108,10 @@ SELECT metadata_type, metadata FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 
 -- name: rearm_thread
--- Unless somebody has changed the row since it was read.
-INSERT INTO langgraph_checkpoint.threads AS t (thread_id, tenant, due_at)
-VALUES (%(thread_id)s, %(tenant)s, %(due_at)s)
-ON CONFLICT (thread_id) DO UPDATE SET due_at = excluded.due_at WHERE t.due_at = %(seen)s
-
--- name: begin_visit
--- The time of the visit, instead of that since when the thread is due: what makes it due again meanwhile is seen.
--- A thread whose row is held stays due.
-UPDATE langgraph_checkpoint.threads SET due_at = %(begun)s
-WHERE thread_id = %(thread_id)s AND due_at < %(begun)s AND thread_id IN (
-    SELECT h.thread_id FROM langgraph_checkpoint.threads AS h WHERE h.thread_id = %(thread_id)s
-    -- include: unless_held
-)
-
--- name: rearm_kept
--- rearm_thread without the thread's lock. A thread that was deleted meanwhile has no row, and gets none. One whose row
--- is held stays due.
+-- Says when to visit a thread again, unless its row is another one than that which was read, or is held. Then it stays
+-- due. A thread that was deleted meanwhile has no row, and gets none.
 UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s
-WHERE thread_id = %(thread_id)s AND due_at = %(begun)s AND thread_id IN (
+WHERE thread_id = %(thread_id)s AND due_at = %(seen)s AND thread_id IN (
     SELECT h.thread_id FROM langgraph_checkpoint.threads AS h WHERE h.thread_id = %(thread_id)s
     -- include: unless_held
 )

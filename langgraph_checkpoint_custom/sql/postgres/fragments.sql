@@ -64,3 +64,9 @@ tenant = %(tenant)s
 -- fragment: unless_held
 -- Leaves out a row that another transaction has changed or deleted, and has not committed.
 FOR UPDATE SKIP LOCKED
+
+-- fragment: given_threads
+unnest(%(thread_ids)s::text[]) AS given (value)
+
+-- fragment: among_given
+thread_id = ANY (%(thread_ids)s::text[])

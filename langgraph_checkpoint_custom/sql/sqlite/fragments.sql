@@ -47,3 +47,9 @@ unlikely(tenant = :tenant)
 
 -- fragment: unless_held
 -- differs: SQLite has one writer at a time.
+
+-- fragment: given_threads
+json_each(:thread_ids) AS given
+
+-- fragment: among_given
+thread_id IN (SELECT value FROM json_each(:thread_ids))
