@@ -34,7 +34,7 @@ _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 @shared_docstrings
 class PostgresSaver(CheckpointSaver):
-    """Stores checkpoints in PostgreSQL 14 or later; call `setup()` once before use.
+    """Stores checkpoints in PostgreSQL 15 or later; call `setup()` once before use.
 
     Args:
         conn: A connection string. Or a function that returns one, which the saver calls for each new connection, for
