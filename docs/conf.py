@@ -16,6 +16,7 @@ include_patterns = ["*.md", "docs/*.md", "benchmarks/**.md"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4  # As on GitHub.
 html_theme = "furo"
+html_static_path = html_css_files = ["site.css"]
 html_show_copyright = html_show_sphinx = html_copy_source = False
 add_module_names = False
 toc_object_entries_show_parents = "hide"
