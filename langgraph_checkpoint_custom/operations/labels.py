@@ -46,8 +46,9 @@ def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
     Round trips: 1.
     Idempotent: yes.
     """
-    # In the order of `delete_thread`, which deletes the labels of a thread before its row.
-    rows, _ = yield d.ask("delete_label", "hasten_thread", thread_id=thread_id, name=name)
+    # In the order of `delete_thread`, which deletes the labels of a thread before its row. A sweep of the thread, which
+    # changes its row in the end, waits for the lock: it would hold that and wait for the row, and the caller for it.
+    rows, _ = yield d.ask("delete_label", "hasten_thread", lock="shared", thread_id=thread_id, name=name)
     return bool(rows)
 
 

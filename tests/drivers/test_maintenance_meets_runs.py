@@ -20,7 +20,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from psycopg import sql
 from typing_extensions import LiteralString
 
-from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, Retention
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Steps, through
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.operations import sweep
@@ -280,3 +280,20 @@ def test_removing_a_label_takes_the_rows_in_the_order_of_a_deletion(postgres_url
         other.execute("SELECT FROM langgraph_checkpoint.threads FOR UPDATE NOWAIT")
         other.rollback()
         assert call.join() is True
+
+
+def test_a_sweep_waits_for_the_lock_of_a_thread_whose_label_was_removed(postgres_url: str) -> None:
+    """If it held the lock and waited for a row, what the transaction does next in the thread would be a deadlock."""
+    with PostgresSaver(postgres_url) as saver:
+        (config, *_) = fill(saver, delta=False)
+        saver.label(config, "here")
+        with held_open(postgres_url) as other:
+            assert other.unlabel("t", "here") is True
+            call = ConcurrentCall(lambda: saver.sweep(Retention(keep_last=1)))
+            call.wait_until_blocked(postgres_url)
+            with psycopg.connect(postgres_url) as watcher:
+                statement = "SELECT wait_event FROM pg_stat_activity WHERE pid IN ({})"
+                waits_for = sql.SQL(statement).format(sql.SQL(WAITING).format(sql.SQL("pg_stat_activity")))
+                assert watcher.execute(waits_for).fetchall() == [("advisory",)]
+            other.label(generate_config("t"), "there")
+        assert call.join().deleted_checkpoints == 3

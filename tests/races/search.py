@@ -5,10 +5,10 @@ comes before it), one call at a time, and remember which calls were made and wha
 tried twice. A call whose result says that it has changed nothing is taken as soon as that is correct: no order is lost.
 
 A call happens at one moment, with one exception, `Verdict.LATE`. A call that stores a single row (a small `put`,
-`put_writes`) never waits, and neither does `unlabel`. So a deletion may have looked before that, and become visible
-after it. The result is as if the deletion had come first, but a reader in between sees the row and not yet the
-deletion. The same applies to a copy or a fork: the target has what its source had when the copy looked, and calls for
-all threads that run meanwhile do not see the target. It looks at the target before it looks at the source.
+`put_writes`) never waits. So a deletion may have looked before that, and become visible after it. The result is as if
+the deletion had come first, but a reader in between sees the row and not yet the deletion. The same applies to a copy
+or a fork: the target has what its source had when the copy looked, and calls for all threads that run meanwhile do not
+see the target. It looks at the target before it looks at the source.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class _Search:
 
     def _never_waits(self, number: int) -> bool:
         call = self._steps[number].effect.call
-        return call.single_row or call.name == "unlabel" or call.name in READS
+        return call.single_row or call.name in READS
 
     def _must_wait(self, number: int, state: State, pending: tuple[Pending, ...]) -> bool:
         """Whether a step has to wait for a pending one."""
