@@ -264,12 +264,16 @@ def threads_with_label(d: SqlDialect, name: str, after: str, limit: int) -> Step
     return [d.own_thread_id(stored) for rows in replies for (stored,) in rows][:limit]
 
 
+# Labels whose names are read for suggestions, a few milliseconds.
+SEARCHED = 5_000
+
+
 @operation("read")
 def label_names(d: SqlDialect, limit: int) -> Steps[list[str]]:
-    """Return names of labels, in their order, each once.
+    """Return names of labels of the first threads, in their order, each once.
 
     Round trips: 1.
-    Rows: all labels.
+    Rows: up to 5,000 labels.
     """
-    replies = yield d.ask_each("label_names", map(Range._asdict, d.ranges()), limit=limit)
+    replies = yield d.ask_each("label_names", map(Range._asdict, d.ranges()), limit=limit, reach=SEARCHED)
     return sorted({name for rows in replies for (name,) in rows})[:limit]

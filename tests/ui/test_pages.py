@@ -98,6 +98,12 @@ def test_a_search_is_explained_and_suggested(pages: Pages) -> None:
     assert {"before the answer", "the refund that was paid"} <= {*labels}
 
 
+def test_the_suggested_labels_are_of_the_first_ones(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many the store has."""
+    monkeypatch.setattr("langgraph_checkpoint_custom.operations.inspector.SEARCHED", 1)
+    assert len(pages.data("/suggestions", of="labels")["suggestions"]) == 1
+
+
 def test_a_search_by_metadata_does_not_read_a_large_store(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_checkpoint_custom.ui.threads.REACH", 5)
     html = pages.page("/", where="user=grace")

@@ -7,8 +7,12 @@ WHERE thread_id >= %(bottom)s AND thread_id < %(top)s AND thread_id > %(thread_i
 ORDER BY thread_id LIMIT %(limit)s
 
 -- name: label_names
-SELECT DISTINCT name FROM langgraph_checkpoint.labels
-WHERE thread_id >= %(bottom)s AND thread_id < %(top)s
+-- Of the first `reach` labels only: it is asked while somebody types.
+SELECT DISTINCT name FROM (
+    SELECT name FROM langgraph_checkpoint.labels
+    WHERE thread_id >= %(bottom)s AND thread_id < %(top)s
+    ORDER BY thread_id LIMIT %(reach)s
+) AS first_ones
 ORDER BY name LIMIT %(limit)s
 
 -- The lengths of what a checkpoint consists of. Values are not read.
