@@ -26,9 +26,11 @@ from benchmarks.measuring import CPU, Entry, Figures, race
 from benchmarks.states import Deltas, Put, State, Writes, agent, chat, edited, files, small, summarised, trimmed
 from benchmarks.stores import Server, folder, started_server
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
 from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections
 from langgraph_checkpoint_custom.encoding import chunks
+from langgraph_checkpoint_custom.engine.operation import READS, Form, Operation
 
 PACKAGE = "langgraph_checkpoint_custom"
 Work = Callable[[Contestant, int], Awaitable[Any]]
@@ -101,6 +103,27 @@ def deltas() -> Work:
     return work
 
 
+def reads_at_once(number: int) -> Callable[[], Work]:
+    """Ten reads of this many tasks at once, each of its own thread, which the first round stores."""
+
+    def made() -> Work:
+        put, writes = script(1)[0]
+
+        async def work(saver: Contestant, lap: int) -> None:
+            async def one(thread: str) -> None:
+                if not lap:
+                    await saver.put(thread, put)
+                    await saver.put_writes(thread, writes)
+                for _ in range(10):
+                    await saver.get(thread)
+
+            await asyncio.gather(*(one(f"read by {each}") for each in range(number)))
+
+        return work
+
+    return made
+
+
 def at_once(number: int) -> Callable[[], Work]:
     """Ten steps of this many tasks at once, each on its own thread."""
 
@@ -122,6 +145,24 @@ def _one_by_one(self: Any, calls: Sequence[Any]) -> None:
     """Run each write of a worker in a transaction of its own."""
     for call in calls:
         _STORE(self, [call])
+
+
+_ASEND = PostgresDriver.asend
+
+
+async def _send_reads_alone(self: PostgresDriver, form: Form, params: Sequence[Any], *, alone: bool = False) -> Any:
+    """Send a statement; one that reads waits for a connection of its own."""
+    return await _ASEND(self, form, params, alone=alone or form.access in READS)
+
+
+async def _send_on_thread(self: Any, form: Form, params: Sequence[Any]) -> Any:
+    """Send a statement on an OS thread of the event loop, under the lock of the driver."""
+    return await asyncio.to_thread(self.send, form, params)
+
+
+async def _run_on_thread(self: Any, op: Operation[Any]) -> Any:
+    """Run an operation on an OS thread of the event loop, under the lock of the driver."""
+    return await asyncio.to_thread(self.run, op)
 
 
 _FOUND = chunks._found
@@ -240,6 +281,18 @@ ABLATIONS = [
     ),
     *(
         Ablation(
+            f"batched reads: {what}, {number} tasks",
+            ("postgres",),
+            "async",
+            work(number),
+            laps=20,
+            patches={"drivers.postgres.PostgresDriver.asend": _send_reads_alone},
+        )
+        for what, work in (("steps, a read in every fifth", at_once), ("reads only", reads_at_once))
+        for number in (8, 32, 64)
+    ),
+    *(
+        Ablation(
             f"shared commits: {number} tasks",
             ("sqlite",),
             "async",
@@ -248,6 +301,20 @@ ABLATIONS = [
             patches={"drivers.sqlite.SqliteDriver._store": _one_by_one},
         )
         for number in (1, 8, 64)
+    ),
+    *(
+        Ablation(
+            f"OS threads of a saver, not asyncio.to_thread: {number} tasks",
+            ("sqlite",),
+            "async",
+            at_once(number),
+            laps=20,
+            patches={
+                "drivers.sqlite.SqliteDriver.asend": _send_on_thread,
+                "drivers.sqlite.SqliteDriver.arun": _run_on_thread,
+            },
+        )
+        for number in (1, 8, 32, 64)
     ),
 ]
 
