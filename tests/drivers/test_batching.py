@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.conformance.test_utils import generate_metadata
 from psycopg_pool import AsyncConnectionPool
 
@@ -22,6 +24,17 @@ from tests.drivers.batches import (
 )
 from tests.proxy import proxied
 from tests.stores import Client
+
+
+async def read_in_one_batch(url: str, client: Client, configs: Sequence[RunnableConfig]) -> Sequence[Any]:
+    """The checkpoints of configs, or the classes of errors, from one batch."""
+    async with in_one_batch(
+        url,
+        lambda n: client.get_tuple(config("t", f"first {n}")),
+        [partial(client.get_tuple, each) for each in configs],
+    ) as calls:
+        pass
+    return [outcome(each) for each in calls[: len(configs)]]
 
 
 async def test_many_concurrent_threads_are_stored_and_read_in_few_round_trips(postgres_url: str) -> None:
@@ -86,13 +99,7 @@ async def test_a_checkpoint_that_is_missing_gets_nothing_of_the_others(postgres_
         client = Client(saver, "async")
         there = await client.put(config("t"), large, generate_metadata(), NEW)
         configs = [config("t", "none"), there, config("t", "none")]
-        async with in_one_batch(
-            postgres_url,
-            lambda n: client.get_tuple(config("t", f"first {n}")),
-            [partial(client.get_tuple, each) for each in configs],
-        ) as calls:
-            pass
-        found = [outcome(each) for each in calls]
+        found = await read_in_one_batch(postgres_url, client, configs)
         assert found[0] is found[2] is None
         assert found[1].checkpoint["channel_values"] == large["channel_values"]
 
@@ -107,13 +114,8 @@ async def test_a_checkpoint_without_large_values_is_read_with_one_that_has_some(
         await client.put_writes(small, [("a", 1)], "task", "path")
         there = await client.put(small, large, generate_metadata(), {"own": "2"})
         configs = [small, there, small]
-        async with in_one_batch(
-            postgres_url,
-            lambda n: client.get_tuple(config("t", f"first {n}")),
-            [partial(client.get_tuple, each) for each in configs],
-        ) as calls:
-            pass
-        assert [outcome(each) for each in calls[:3]] == [await client.get_tuple(each) for each in configs]
+        found = await read_in_one_batch(postgres_url, client, configs)
+        assert found == [await client.get_tuple(each) for each in configs]
 
 
 async def test_calls_of_a_tenant_are_batched_only_with_each_other(postgres_url: str) -> None:
