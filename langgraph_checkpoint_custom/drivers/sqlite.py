@@ -166,6 +166,8 @@ class SqliteDriver:
 
         The value of a version is never changed, and no version is made twice, so those that are found now are those of
         the snapshot. If one is missing, because of a deletion meanwhile, everything is read again in one transaction.
+        A transaction around all of it would have to begin before it is known whether there are blobs: a tenth of the
+        CPU time of each small read.
         """
         more: Rest | None = rest
         for _ in range(RESTS):
