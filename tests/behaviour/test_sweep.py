@@ -286,7 +286,7 @@ def test_automatic_sweeps_go_on_as_long_as_a_copy_of_the_saver_lives(store: Stor
     while any(worker.name == "checkpoint-sweep" for worker in threading.enumerate()):
         assert time.monotonic() < deadline
         gc.collect()
-        time.sleep(0.02)
+        time.sleep(0.02)  # Until its OS thread, which looks from time to time, finds no copy of the saver.
 
 
 def test_writes_without_a_checkpoint_are_deleted_with_their_thread(saver: CheckpointSaver, database: Database) -> None:
