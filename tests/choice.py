@@ -191,6 +191,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Choose which tests run. Each process starts with its longest tests, since otherwise all would wait for them.
 
     Each file of long tests is for one process, which makes what they share; a process that is done takes over others.
+    LangGraph's suites share nothing and take longest: they come first, spread over the processes.
     """
     if config.getoption("--citus"):
         _keep(config, items, {item for item in items if _is_distributed(item)})
@@ -202,13 +203,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep(config, items, _quick(config, items))
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     first: list[list[pytest.Item]] = [[] for _ in range(processes)]
-    files: dict[str, int] = {}  # Which process has a file of long tests.
+    files: dict[str, int] = {}  # Which process has a file of long tests, or a suite.
     rest = []
-    for item in items:
+    for item in sorted(items, key=lambda item: (not _path(item).startswith(SUITES), LONGEST not in item.name)):
         if _path(item).startswith(SHARED_STORES):
             first[0].append(item)
         elif _is_long(item):
-            first[files.setdefault(_path(item), len(files) % processes)].append(item)
+            file = item.nodeid if _path(item).startswith(SUITES) else _path(item)
+            first[files.setdefault(file, len(files) % processes)].append(item)
         else:
             rest.append(item)
     size, others = len(items) // processes, iter(rest)
@@ -218,6 +220,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 # The tests of a folder whose stores take long to fill, and are filled in each process that runs one of them.
 SHARED_STORES = "plans/"
+
+# LangGraph's suites, and the longest of them.
+SUITES = "upstream/test_suites"
+LONGEST = "[langgraph with "
 
 
 # Before Python 3.11, LangGraph gives an async node neither `interrupt()` nor the config for what it calls.
