@@ -279,7 +279,7 @@ class PostgresDriver:
         async def work(request: Offload) -> Any:
             return await self.aoffload(request) if is_async else request.work()
 
-        borrow = partial(self._borrow, op.name, changes=op.access not in READS, is_async=is_async)
+        borrow = partial(self._borrow, op.name, changes=op.access not in READS, joins=op.joins, is_async=is_async)
         if not self._is_one_transaction(op):
 
             async def perform(request: RoundTrip) -> Any:
@@ -298,12 +298,18 @@ class PostgresDriver:
 
     @asynccontextmanager
     async def _borrow(
-        self, name: str, statements: Sequence[Statement] = (), *, changes: bool = True, is_async: bool
+        self,
+        name: str,
+        statements: Sequence[Statement] = (),
+        *,
+        changes: bool = True,
+        joins: bool = True,
+        is_async: bool,
     ) -> AsyncIterator[tuple[AnyConnection, Session | None]]:
         """Borrow a connection for a transaction of ours, or for a savepoint in a caller's one; then without a session.
 
-        `changes` says whether the operation is not a read. Errors are wrapped. After an error, a transaction of ours is
-        rolled back.
+        `changes` says whether the operation is not a read, and `joins` whether it may be in a caller's transaction.
+        Errors are wrapped. After an error, a transaction of ours is rolled back.
         """
         if self._closed:
             raise closed_error()
@@ -316,11 +322,17 @@ class PostgresDriver:
             connection = await settled(source.getconn())
             session = self._sessions.get(connection)
             if session is None:
-                joins = has_begun(connection)
+                had_begun = has_begun(connection)
                 session = await self._sessions.inspect(connection)
-                if not joins and has_begun(connection):  # By `inspect`, without autocommit.
+                if not had_begun and has_begun(connection):  # By `inspect`, without autocommit.
                     await settled(connection.rollback())
             if not self._is_pooled and in_transaction(connection):
+                if not joins:
+                    raise ConfigError(
+                        f"{name}: your connection is in a transaction, or begins one because it is not in autocommit, "
+                        "and this needs a transaction of its own: pass a connection string, a pool, or a connection "
+                        "in autocommit"
+                    )
                 await _join(connection, name, changes=changes)
                 async with Entered(connection.transaction()):
                     yield connection, None

@@ -153,6 +153,8 @@ class Operation(Generic[T]):
 
     Several are needed with tables that Citus distributes. (On SQLite, those of a "write" are one transaction anyway.)
     """
+    joins: bool = True
+    """Whether it may be part of a transaction that the caller has begun or will end."""
 
 
 class Driver(Protocol):
@@ -172,7 +174,7 @@ class Driver(Protocol):
 
 
 def operation(
-    access: Access, *, reports_change: bool = False, checks_first: bool = False
+    access: Access, *, reports_change: bool = False, checks_first: bool = False, joins: bool = True
 ) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:
     """Turn a generator function into a function that creates an `Operation`.
 
@@ -180,6 +182,7 @@ def operation(
         access: What it does to the database.
         reports_change: Whether its result says if something was changed.
         checks_first: Whether it stores by what it has read before.
+        joins: Whether it may be part of a transaction of the caller's.
     """
 
     def decorate(function: Callable[P, Steps[T]]) -> Callable[P, Operation[T]]:
@@ -192,7 +195,7 @@ def operation(
         @wraps(function)
         def make(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
             start, given = partial(function, *args, **kwargs), partial(arguments, args, kwargs)
-            return Operation(name, access, start, given, reports_change, checks_first)
+            return Operation(name, access, start, given, reports_change, checks_first, joins)
 
         return make
 

@@ -72,7 +72,7 @@ class ExportPage(NamedTuple):
     after: ExportStart | None
 
 
-@operation("snapshot")
+@operation("snapshot", joins=False)
 def export_page(d: SqlDialect, start: ExportStart) -> Steps[ExportPage]:
     """Return all lines of the threads whose rows fit into a page, as `export_thread` does.
 
@@ -111,7 +111,7 @@ def export_page(d: SqlDialect, start: ExportStart) -> Steps[ExportPage]:
     return ExportPage(threads, [], ExportStart(within._replace(bottom=end), following))
 
 
-@operation("snapshot")
+@operation("snapshot", joins=False)
 def export_thread(d: SqlDialect, thread_id: str, begin: Callable[[], Callable[[str], None]]) -> Steps[None]:
     """Pass all lines of a thread, always in the same order, to the function that `begin` returns.
 
@@ -142,7 +142,7 @@ class Digest(NamedTuple):
     text: str
 
 
-@operation("snapshot")
+@operation("snapshot", joins=False)
 def digest_thread(d: SqlDialect, thread_id: str) -> Steps[Digest]:
     """Return a digest of all rows of a thread, to compare it with the digest of the same thread in another database.
 

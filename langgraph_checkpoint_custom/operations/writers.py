@@ -87,7 +87,7 @@ def _start(known: Start | None, checkpoint_id: str | None, parent_id: str | None
 # never comes back: the writes of an owner that did not renew in time are refused from then on.
 
 
-@operation("write")
+@operation("write", joins=False)
 def take_claim(d: SqlDialect, thread_id: str, token: str, owner: str, ttl_seconds: float) -> Steps[None]:
     """Claim a thread that has no claim, or whose claim has expired.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -18,6 +19,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver, StorageError
 from langgraph_checkpoint_custom.drivers.either import settled
+from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.conftest import APIS
 from tests.stores import Client
 
@@ -254,3 +256,28 @@ async def test_the_servers_default_level_does_not_matter(own_postgres_url: str, 
         await client.delete_thread("thread")
         ((level,),) = await settled((await settled(connection.execute("SHOW transaction_isolation"))).fetchall())
         assert level == "read committed"
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+@pytest.mark.parametrize("kind", ["Connection", "AsyncConnection"])
+async def test_what_needs_its_own_transaction_is_refused_in_a_callers_one(
+    postgres_url: str, kind: str, autocommit: bool, tmp_path: Path
+) -> None:
+    """A heartbeat would begin a transaction that nobody ends, and an export would read several points in time."""
+    path = tmp_path / "threads.jsonl"
+    async with brought(kind, postgres_url, autocommit=autocommit) as connection:
+        saver = PostgresSaver(connection)
+        await Client(saver, "async").put(generate_config("thread"), generate_checkpoint(), generate_metadata(), {})
+        if autocommit:
+            await settled(connection.execute("BEGIN"))
+        with pytest.raises(ConfigError, match="needs a transaction of its own: pass a connection string, a pool"):
+            async with saver.claim("thread"):
+                raise AssertionError
+        with pytest.raises(ConfigError, match="needs a transaction of its own"):
+            await asyncio.to_thread(export_file, saver, path)
+        assert not path.exists()
+        await settled(connection.rollback())
+        if autocommit:
+            async with saver.claim("thread"):
+                pass
+            assert (await asyncio.to_thread(export_file, saver, path)).threads
