@@ -1,4 +1,4 @@
--- The tables of langgraph-checkpoint-custom on PostgreSQL 14 and later: what all migrations together make.
+-- The tables of langgraph-checkpoint-custom on PostgreSQL 15 and later: what all migrations together make.
 -- `psql -f schema.sql` does what `setup()` does on an empty database; a test keeps the two equal.
 --
 -- Every key begins with the thread, and no statement of a run touches two threads. Ids are compared byte-wise.

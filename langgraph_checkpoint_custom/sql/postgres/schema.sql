@@ -1,4 +1,4 @@
--- The statements for PostgreSQL 14 and later.
+-- The statements for PostgreSQL 15 and later.
 --
 -- Every statement of the hot path names one thread. Rows are looked up by key in LATERAL subqueries that the planner
 -- cannot turn into a join over a complete thread, because of OFFSET 0 or LIMIT 1, or EXISTS IS TRUE. The
