@@ -142,7 +142,7 @@ def killed_until_it_ends(
         with Process(agent.run, store, randomly.choice(APIS), durability, thread_id, journal) as process:
             process.receive()
             # Longer each time, since a step may take longer than that on a busy machine.
-            time.sleep(randomly.uniform(0, 0.080) * (1 + kills / 20))
+            time.sleep(randomly.uniform(0, 0.080) * 1.05**kills)
             killed = process.kill()
             acknowledged: list[agent.Stored] = process.received()
         ran = journal.read_text().splitlines()[before:]
