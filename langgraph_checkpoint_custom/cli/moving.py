@@ -16,6 +16,7 @@ from time import monotonic, sleep
 from typing import Annotated, Any, Literal
 
 import typer
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.cli.checking import find_classes
@@ -35,7 +36,7 @@ from langgraph_checkpoint_custom.cli.output import complain, counted, progress, 
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.settings import KEYS, URL, open_saver, serde_of_key, settings_of, url_of
+from langgraph_checkpoint_custom.settings import KEYS, UNENCRYPTED, URL, open_saver, serde_of_key, settings_of, url_of
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.tools.fence import close
 from langgraph_checkpoint_custom.tools.migration import Diverged, MoveReport, migrate_back
@@ -124,7 +125,7 @@ def migrate(
         option("those of LangGraph's own savers, or ours; by default, what exists"),
     ] = None,
     official_key: Annotated[
-        str | None, option("the variable with the AES key of official tables", metavar="VARIABLE")
+        str | None, option("the variable with the AES key of official tables, or unencrypted", metavar="VARIABLE")
     ] = None,
     diverged: Annotated[
         Diverged,
@@ -158,8 +159,11 @@ def migrate(
         raise ConfigError("no source given; use --from")
     source = url_of(source) if source else given(None)
     must_exist(source, "")
-    key = os.environ.get(official_key or "", "").encode()
-    serde = serde_of_key(official_key, key) if official_key else None
+    serde: SerializerProtocol | None = None
+    if official_key == UNENCRYPTED:
+        serde = JsonPlusSerializer()
+    elif official_key:
+        serde = serde_of_key(official_key, os.environ.get(official_key, "").encode())
     details: dict[str, Any] = {"threads": threads, "serde": serde, "diverged": diverged}
     unfenced = None
     missing: list[str] = []

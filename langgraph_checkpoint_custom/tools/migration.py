@@ -137,7 +137,8 @@ def migrate_back(
         source: The saver to read from. The threads of a tenant are moved with the tenant's saver.
         target_url: The database of the official saver; see `open_official`.
         threads: The ids of the threads to move; by default all.
-        serde: The serializer of the target. With an `EncryptedSerializer` the values are encrypted.
+        serde: The serializer of the target. With an `EncryptedSerializer` the values are encrypted. A source that
+            encrypts has to be given one: a `JsonPlusSerializer` stores the values readable.
         diverged: As for `migrate`. The id of a thread of its own ends with "-custom".
         progress: As for `migrate`.
 
@@ -147,8 +148,15 @@ def migrate_back(
 
     Raises:
         CheckpointNotFound: One of `threads` does not exist; nothing was moved.
+        ConfigError: The source encrypts, and there is no `serde`; nothing was moved.
         SchemaForeign: The target has other tables.
     """
+    if serde is None and source.backend.values.plaintext_keys is not None:
+        raise ConfigError(
+            "the values are encrypted here, and would be readable in LangGraph's tables: pass serde= with the "
+            "EncryptedSerializer of these tables (in the command, --official-key), or a JsonPlusSerializer "
+            "(--official-key unencrypted) to store them so"
+        )
     reader = raw_reader(serde or JsonPlusSerializer())
     with open_official(target_url, reader, writes=True) as target:
         own = OwnThreads(source, target.name)

@@ -10,7 +10,7 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 
-from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, SchemaForeign
+from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
 from langgraph_checkpoint_custom.tools.migration import READ, MoveReport, migrate, migrate_back
 from langgraph_checkpoint_custom.tools.own import OwnThreads
@@ -198,6 +198,18 @@ def test_values_are_encrypted_with_the_key_of_the_target(official: Official, sav
     assert migrate_back(saver, official.url, serde=CIPHER).problems == {}
     with official.open(CIPHER) as theirs:
         assert [plain(found) for found in everything(theirs)] == [plain(found) for found in everything(saver)]
+
+
+def test_encrypted_values_are_not_decrypted_by_default(official: Official, store: Store) -> None:
+    with store.open(serde=CIPHER) as saver:
+        step(saver, "t", None, a=["a secret"])
+        with pytest.raises(ConfigError, match="would be readable in LangGraph's tables: pass serde="):
+            migrate_back(saver, official.url)
+        with official.open() as theirs:
+            assert everything(theirs) == []
+        assert migrate_back(saver, official.url, serde=JsonPlusSerializer()).problems == {}
+        with official.open() as theirs:
+            assert [plain(found) for found in everything(theirs)] == [plain(found) for found in everything(saver)]
 
 
 def test_a_tuple_is_a_list_for_a_strict_serializer_as_in_the_official_savers(
