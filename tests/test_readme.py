@@ -194,7 +194,7 @@ def test_the_readme_counts_the_values_of_docs_values() -> None:
         (same[n], given[n] + changed[n], refused[n] + error[n], stuck[n]) for n in range(len(same))
     )
     said = (
-        "| PostgreSQL: {} return unchanged, {} changed, {} are refused, {} stop their thread. SQLite: {}, {}, {}, {} "
+        "| PostgreSQL: {} return unchanged, {} changed, {} are refused, {} end their run. SQLite: {}, {}, {}, {} "
         "| {} return unchanged, {} changed, {} are refused |"
     )
     assert ours[3] == 0

@@ -28,7 +28,7 @@ values ourselves.
 - **changed**: What was stored → what came back, or the part that differs. An array that is **read-only** cannot be
   changed in place.
 - **refused**: An error ends the run, and nothing of the value is stored. **Yet stored**: the value is in the state.
-- **stuck**: An error ends the run or the read, and so does every later attempt to continue.
+- **stuck**: An error ends the run or the read, and so does every later attempt to resume it.
 """
 SAVERS = {
     "official sqlite": "LangGraph's on SQLite",
