@@ -9,7 +9,7 @@ one in memory.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from uuid import uuid4
 
@@ -223,26 +223,15 @@ class Graph:
         *,
         at: RunnableConfig | None = None,
         metadata: Mapping[str, Any] | None = None,
-        raises: type[Exception] | None = None,
         **options: Any,
     ) -> StateSnapshot:
         """Run the graph; returns the state after it."""
         config: RunnableConfig = {**(at or self.thread.config), "metadata": dict(metadata or {})}
         options |= {"durability": self.thread.durability}
         if self.thread.streams:
-            coroutine: Awaitable[Any] = self._stream(input, config, lambda _: None, options)
+            await self._stream(input, config, options)
         else:
-            coroutine = self._call("invoke", input, config, **options)
-        result = await self._outcome(coroutine, raises)
-        self.thread.note("result", plain(result))
-        return await self.state()
-
-    async def stream(
-        self, input: Any, during: Callable[[Any], None], *, raises: type[Exception] | None = None
-    ) -> StateSnapshot:
-        """Run the graph and call `during` with each update as it comes; returns the state after it."""
-        options = {"durability": self.thread.durability}
-        await self._outcome(self._stream(input, self.thread.config, during, options), raises)
+            self.thread.note("result", plain(await self._call("invoke", input, config, **options)))
         return await self.state()
 
     async def step_through(self, input: Any) -> StateSnapshot:
@@ -276,41 +265,25 @@ class Graph:
         await self.state()
         return config
 
-    async def history(self, at: RunnableConfig | None = None, **narrowing: Any) -> list[StateSnapshot]:
+    async def history(self) -> list[StateSnapshot]:
         """The states of the thread, newest first."""
-        config = at or self.thread.config
         if self.thread.api == "async":
-            found = [state async for state in self.runnable.aget_state_history(config, **narrowing)]
+            found = [state async for state in self.runnable.aget_state_history(self.thread.config)]
         else:
-            found = await asyncio.to_thread(lambda: list(self.runnable.get_state_history(config, **narrowing)))
+            found = await asyncio.to_thread(lambda: list(self.runnable.get_state_history(self.thread.config)))
         self.thread.note("history", [plain_state(state, full=True) for state in found])
         return found
 
-    async def _outcome(self, coroutine: Awaitable[Any], raises: type[Exception] | None) -> Any:
-        """The result of a run, or the error that it must end with."""
-        try:
-            result = await coroutine
-        except Exception as error:
-            if raises is None or not isinstance(error, raises):
-                raise
-            return error
-        assert raises is None, f"{raises.__name__} was not raised"
-        return result
-
-    async def _stream(
-        self, input: Any, config: RunnableConfig, during: Callable[[Any], None], options: Mapping[str, Any]
-    ) -> None:
+    async def _stream(self, input: Any, config: RunnableConfig, options: Mapping[str, Any]) -> None:
         options = {**options, "stream_mode": "updates", "subgraphs": True}
         if self.thread.api == "async":
-            async for _, update in self.runnable.astream(input, config, **options):
-                during(update)
+            async for _ in self.runnable.astream(input, config, **options):
                 await self.thread.between_steps()
             return
         loop = asyncio.get_running_loop()
 
         def run() -> None:
-            for _, update in self.runnable.stream(input, config, **options):
-                during(update)
+            for _ in self.runnable.stream(input, config, **options):
                 asyncio.run_coroutine_threadsafe(self.thread.between_steps(), loop).result()
 
         await asyncio.to_thread(run)

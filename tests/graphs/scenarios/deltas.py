@@ -8,12 +8,11 @@ from typing import Annotated, Any, TypedDict
 
 from langgraph.channels import DeltaChannel
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command, Overwrite, Send, StateUpdate, interrupt
+from langgraph.types import Command, Overwrite, Send, StateSnapshot, StateUpdate, interrupt
 
 from tests.graphs.running import Thread, past_scenario, scenario
 from tests.graphs.scenarios.interrupts import asks, questions
 from tests.graphs.scenarios.nodes import AnyGraph, chain, parallel, says, sync_and_async
-from tests.graphs.scenarios.pasts import before
 from tests.graphs.scenarios.subgraphs import Outer
 
 
@@ -102,13 +101,18 @@ async def a_delta_channel_is_changed_by_hand(thread: Thread) -> None:
     assert list(state.values["often"]) == ["by hand", "by hand again", "and again"]
 
 
+def before(history: list[StateSnapshot], node: str) -> StateSnapshot:
+    """The state before the first time that a node ran."""
+    return [state for state in history if state.next == (node,)][-1]
+
+
 @past_scenario
 async def a_delta_channel_forks_into_branches_that_do_not_mix(thread: Thread) -> None:
     graph = thread.graph(chain(Deltas, one=writes("one", seldom=True), two=writes("two"), three=writes("three")))
     for turn in ("first", "second"):
         await graph.invoke({"log": [turn]}, interrupt_before=["two"])
         await graph.invoke(None)
-    past = before(await graph.history(), "two", -1)
+    past = before(await graph.history(), "two")
     await thread.pause(past_needed=True)
     old = await graph.state()
     fork = await graph.update_state({"log": ["fork"]}, "one", at=thread.at(past))
@@ -136,7 +140,7 @@ async def a_delta_channel_is_replayed_from_the_past(thread: Thread) -> None:
         await graph.invoke({"log": [turn]}, interrupt_before=["two"])
         await graph.invoke(None)
     for _ in range(2):
-        past = before(await graph.history(), "two", -1)
+        past = before(await graph.history(), "two")
         await thread.pause(past_needed=True)
         state = await graph.invoke(None, at=thread.at(past))
         assert state.values["log"] == ["first", "one", "two", "three"]

@@ -118,9 +118,3 @@ async def one_node_calls_two_subgraphs(thread: Thread) -> None:
     # At the end of a run LangGraph stores a subgraph only if it has not finished, so the first one would start empty.
     if thread.durability != "exit":
         assert state.values["log"] == ["in", "a", "one", "first: 1", "b", "two", "second: 2", "after"]
-
-
-def without_id(state: StateSnapshot) -> Any:
-    """The config of a state's namespace."""
-    location = {key: value for key, value in state.config["configurable"].items() if key != "checkpoint_id"}
-    return {"configurable": location}
