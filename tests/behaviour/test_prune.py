@@ -11,6 +11,7 @@ from tests.behaviour.helpers import (
     anywhere,
     config,
     get,
+    metadata,
     new_versions,
     next_uuid,
     put,
@@ -76,3 +77,13 @@ async def test_delete_thread_leaves_nothing(client: Client, database: Database) 
     await client.delete_thread("missing")
     assert await client.all(anywhere()) == []
     assert database.counts() == {"checkpoints": 2, "writes": 2, "blobs": 2}
+
+
+async def test_invalid_parents_in_the_metadata_do_not_fail_a_superstep(client: Client) -> None:
+    """They are of no subgraph call that has ended."""
+    odd: list[object] = [None, "text", [], {"": 5}, {"": None}, {"": {"a": 1}}, {"sub": "1"}]
+    for number, parents in enumerate(odd):
+        where = await put(client, "1", ns=f"sub:{number}", meta=metadata(parents=parents))
+        assert (await get(client, where)).metadata == metadata(parents=parents)
+    await client.prune(["thread"])
+    assert len(await client.all(anywhere())) == len(odd)
