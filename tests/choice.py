@@ -21,7 +21,6 @@ LONG = {
     "behaviour/test_memory.py": "a process for each large value",
     "behaviour/test_claims.py::test_a_paused_owner_whose_claim_expired_stores_nothing": "paused processes",
     "behaviour/test_concurrent_writers.py::test_a_paused_worker_detects_that_another_has_continued": "paused processes",
-    "behaviour/test_hostile_input.py": "thousands of random arguments",
     "behaviour/test_journal_mode.py": "tests of other files, outside of WAL mode",
     "behaviour/test_lifecycle.py::test_a_process_ends_without_a_warning_if_its_saver_is_never_closed": "processes",
     "behaviour/test_loops_without_sockets.py": "tests of other files, in an event loop as on Windows",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 from contextlib import closing
-from typing import Any
 
 import psycopg
 import pytest
 
-from langgraph_checkpoint_custom import CheckpointError, ConfigError, open_saver
+from langgraph_checkpoint_custom import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.model.keys import MAX_NAME
 from tests.behaviour.helpers import anywhere, config, get, ids_of, metadata, put
 from tests.conftest import APIS
@@ -158,46 +156,3 @@ async def test_an_error_of_the_database_contains_no_sql(own_store: Store, api: s
         with pytest.raises(CheckpointError) as raised:
             await client.get_tuple(config())
         assert not set(WORDS) & set(str(raised.value).lower().split())
-
-
-INPUTS = 2_000
-ALPHABET = "aA1 '\"\\%_$?{}[]().,:;-*/|&<>=\n\té🙂\u202e\x01"
-
-
-def test_random_names_match_only_themselves(store: Store) -> None:
-    """As filter keys and values, threads, namespaces, checkpoints and runs."""
-    seed = random.randrange(2**32)
-    chance = random.Random(seed)
-
-    def word() -> str:
-        made = "".join(chance.choices(ALPHABET, k=chance.randrange(1, 9)))
-        return made if chance.random() < 0.9 else made + chance.choice(NASTY[:-1])
-
-    options: Any = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
-    known: dict[str, tuple[str, str, str]] = {}
-    with open_saver(store.url, **options) as saver:
-        for number in range(100):
-            key, value, thread_id = word(), word(), f"{word()} {number}"
-            known[thread_id] = (key, value, str(number))
-            location = {"thread_id": thread_id, "checkpoint_ns": word()}
-            document: Any = {"v": 4, "id": str(number), "ts": "", "channel_values": {}, "channel_versions": {}}
-            document["versions_seen"] = {}
-            meta: Any = {"source": "loop", "step": 1, "parents": {}, "mine": value, f"{key}!": value}
-            saver.put({"configurable": location}, document, meta, {})
-        threads = list(known)
-        for number in range(INPUTS):
-            thread_id = chance.choice(threads)
-            key, value, checkpoint_id = known[thread_id]
-            asked, given = chance.choice([(f"{key}!", value), (f"{key}!", word()), (word(), value), ("mine", word())])
-            expected = [checkpoint_id] if {"mine": value, f"{key}!": value}.get(asked) == given else []
-            if asked not in ("mine", f"{key}!", "source", "step", "parents"):
-                expected = []
-            found = ids_of(list(saver.list({"configurable": {"thread_id": thread_id}}, filter={asked: given})))
-            assert found == expected, f"seed {seed}, {thread_id!r}, {asked!r}: {given!r}"
-            if number % 4 == 0:
-                other: Any = {"configurable": {"thread_id": word(), "checkpoint_ns": word(), "checkpoint_id": word()}}
-                assert saver.get_tuple(other) is None
-            if number % 100 == 0:
-                saver.delete_for_runs([word()])
-                saver.delete_thread(word() + "?")
-        assert len(list(saver.list(None))) == len(known)
