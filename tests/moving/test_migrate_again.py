@@ -135,12 +135,17 @@ class Talk(TypedDict):
     log: Annotated[list[str], operator.add]
 
 
-def talk(saver: BaseCheckpointSaver[Any], text: str, thread_id: str = "t", *, asks: bool = False) -> Any:
-    """A turn of a graph that remembers, and may ask a human; returns the graph."""
+def talking(saver: BaseCheckpointSaver[Any], *, asks: bool = False) -> Any:
+    """A graph that remembers, and may ask a human."""
     builder = StateGraph(Talk)
     builder.add_node("answer", lambda state: {"log": [interrupt("really?") if asks else f"re: {state['log'][-1]}"]})
     builder.add_edge(START, "answer")
-    graph = builder.compile(checkpointer=saver)
+    return builder.compile(checkpointer=saver)
+
+
+def talk(saver: BaseCheckpointSaver[Any], text: str, thread_id: str = "t", *, asks: bool = False) -> Any:
+    """A turn of such a graph; returns the graph."""
+    graph = talking(saver, asks=asks)
     graph.invoke({"log": [text]}, config(thread_id))
     return graph
 
@@ -176,20 +181,12 @@ def test_a_thread_that_went_on_here_alone_stays_as_it_is(official: Official, sav
         talk(source, "one", asks=True)
         assert migrate(official.url, saver).problems == {}
         for answer in ("yes", "yes, really"):  # The question and the answer are writes to a checkpoint of both sides.
-            graph = talk(saver, "again", asks=True) if answer != "yes" else compiled_like(saver)
+            graph = talk(saver, "again", asks=True) if answer != "yes" else talking(saver, asks=True)
             graph.invoke(Command(resume=answer), config("t"))
             before = everything(saver)
             moved = migrate(official.url, saver)
             assert (moved.checkpoints, moved.writes, moved.problems) == (0, 0, {})
             assert everything(saver) == before
-
-
-def compiled_like(saver: CheckpointSaver) -> Any:
-    """The graph of `talk` that asks, without a new turn."""
-    builder = StateGraph(Talk)
-    builder.add_node("answer", lambda state: {"log": [interrupt("really?")]})
-    builder.add_edge(START, "answer")
-    return builder.compile(checkpointer=saver)
 
 
 def test_what_went_on_in_the_source_becomes_a_thread_of_its_own(official: Official, saver: CheckpointSaver) -> None:
@@ -283,33 +280,42 @@ def test_a_thread_that_was_deleted_while_it_was_moved_does_not_return(
         assert migrate(official.url, saver, threads=["t"]).checkpoints == 2 * READ + 1
 
 
+@pytest.mark.parametrize("left", ["nothing", "the newest"])
 def test_a_killed_move_of_a_named_thread_is_completed_by_the_next_one(
-    official: Official, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+    official: Official, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
-    """Although an earlier move of all threads had moved all of it, before it was deleted here."""
-    parts: list[Any] = []
+    """Although an earlier move of all threads had moved all of it, before it was deleted or pruned here."""
+    store = OwnThreads.store
 
-    def store_one(own: OwnThreads, part: Any) -> None:
-        parts.append(part)
-        if len(parts) == 2:
-            raise KeyboardInterrupt
+    def store_and_stop(own: OwnThreads, part: Any) -> None:
         store(own, part)
+        raise KeyboardInterrupt
+
+    def begin_again() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(OwnThreads, "store", store_and_stop)
+            with pytest.raises(KeyboardInterrupt):
+                migrate(official.url, saver, threads=["t"])
 
     with official.open() as source:
         location = None
-        for number in range(READ + 1):
+        for number in range(2 * READ + 1):
             location = step(source, "t", location, a=[number])
-    assert migrate(official.url, saver).checkpoints == READ + 1
-    saver.delete_thread("t")
-    store = OwnThreads.store
-    with monkeypatch.context() as patched:
-        patched.setattr(OwnThreads, "store", store_one)
-        with pytest.raises(KeyboardInterrupt):
-            migrate(official.url, saver, threads=["t"])
-    assert len(list(saver.list(config("t")))) == READ
-    assert migrate(official.url, saver) == MoveReport(threads=1, checkpoints=1)
-    saver.delete_thread("t")
-    assert migrate(official.url, saver) == MoveReport(threads=1, deleted=1)
+            source.put_writes(location, [("a", number)], "task")
+        assert migrate(official.url, saver).checkpoints == 2 * READ + 1
+        saver.delete_thread("t") if left == "nothing" else saver.prune(["t"])
+        begin_again()
+        assert len(list(saver.list(config("t")))) == READ + (left == "the newest")
+        completed = MoveReport(threads=1, checkpoints=READ + 1, writes=READ + (left == "nothing"))
+        assert migrate(official.url, saver) == completed
+        assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
+        saver.prune(["t"])
+        # What is deleted after that does not return; nor does a thread that is deleted after a kill.
+        assert migrate(official.url, saver) == MoveReport(threads=1)
+        assert len(list(saver.list(config("t")))) == 1
+        begin_again()
+        saver.delete_thread("t")
+        assert migrate(official.url, saver) == MoveReport(threads=1, deleted=1)
 
 
 def test_a_checkpoint_that_arrives_late_is_moved(official: Official, saver: CheckpointSaver) -> None:
