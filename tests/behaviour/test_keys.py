@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
-from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, open_saver
+from langgraph_checkpoint_custom import CorruptCheckpoint
 from langgraph_checkpoint_custom.operations import reencrypt as reencryption
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal
 from langgraph_checkpoint_custom.operations.rows import Kind
@@ -157,17 +157,6 @@ async def test_an_unknown_form_is_refused(client: Client, database: Database) ->
         assert (caught.value.channel, caught.value.checkpoint_id) == ("a", id_of(where))
 
 
-class Barred(JsonPlusSerializer):
-    """A serializer whose types look like forms."""
-
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        return "|b|", super().dumps_typed(obj)[1]
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        assert data[0] == "|b|"
-        return super().loads_typed(("msgpack", data[1]))
-
-
 CANARY = "canary-9d1e"
 
 
@@ -236,14 +225,6 @@ async def test_only_plaintext_metadata_keys_are_readable(store: Store, database:
         await put_canaries(Client(saver, api))
     readable = [row[0] for row in database.run("SELECT CAST(metadata_filter AS text) FROM checkpoints")]
     assert all("named" not in each and "step" in each for each in readable)
-
-
-@pytest.mark.parametrize(
-    "options", [{"plaintext_metadata": "mine"}, {"previous_serdes": [object()]}, {"previous_serdes": [Barred]}]
-)
-def test_impossible_options_are_refused(store: Store, options: Any) -> None:
-    with pytest.raises(ConfigError, match=r"plaintext_metadata|previous_serdes"):
-        open_saver(store.url, **options)
 
 
 async def test_runs_continue_during_reencrypt(store: Store, api: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from typing_extensions import Unpack
 
 from langgraph_checkpoint_custom import (
@@ -65,7 +66,10 @@ def test_type_checkers_know_every_option(saver: type[CheckpointSaver]) -> None:
         (NOWHERE, {"concurrent_writers": "Reject"}, "concurrent_writers must be one of allow, reject, not 'Reject'"),
         (NOWHERE, {"exclude_metadata": "token"}, "exclude_metadata must be a list of metadata keys, not 'token'"),
         ("sqlite:///a.db", {"plaintext_metadata": "user"}, "plaintext_metadata must be a list of metadata keys, not"),
+        ("sqlite:///a.db", {"previous_serdes": [object()]}, "previous_serdes"),
+        ("sqlite:///a.db", {"previous_serdes": [JsonPlusSerializer]}, "previous_serdes"),
         ("sqlite:///a.db", {"busy_timeout": float("nan")}, "busy_timeout must be 0 or more"),
+        ("sqlite:///a.db", {"busy_timeout": -1}, "busy_timeout must be 0 or more"),
         (NOWHERE, {"answer_timeout": 60.0}, "PostgresSaver has no option 'answer_timeout'"),
         (NOWHERE, {"connect_timeout": float("nan")}, "connect_timeout must be more than 0 seconds, not nan"),
         (NOWHERE, {"connect_timeout": 0}, "connect_timeout must be more than 0"),
@@ -91,8 +95,9 @@ async def test_arguments_of_methods_are_checked(client: Client) -> None:
     for name in ("list", "threads", "history"):
         with pytest.raises(ConfigError, match="before must be the config of a checkpoint"):
             await client.collect(name, *(() if name == "threads" else (None,)), before="x")
-    with pytest.raises(ConfigError, match="searchable must be a list"):
-        await client.do("setup", searchable=5)
+    for keys in (5, "user", [5], [None]):
+        with pytest.raises(ConfigError, match="searchable must be a list"):
+            await client.do("setup", searchable=keys)
     for name in ("sweep", "reencrypt"):
         args = [Retention(keep_last=1)] if name == "sweep" else []
         with pytest.raises(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, ThreadRecord
+from langgraph_checkpoint_custom import CheckpointSaver, ThreadRecord
 from langgraph_checkpoint_custom.operations import list_threads as core_threads
 from langgraph_checkpoint_custom.sql.files import index_of, searchable_keys
 from tests.behaviour.helpers import Database, metadata, next_uuid, put, put_delta_chain
@@ -136,13 +136,6 @@ async def test_a_setup_that_finds_its_indexes_does_not_wait_for_writers(own_stor
             "BEGIN IMMEDIATE" if own_store.kind == "sqlite" else "LOCK TABLE checkpoints IN SHARE ROW EXCLUSIVE MODE"
         )
         await asyncio.wait_for(Client(saver, api).do("setup", searchable=["team", "user"]), timeout=150)
-
-
-async def test_searchable_keys_are_a_list_of_texts(own_store: Store, api: str) -> None:
-    with opened(own_store) as saver:
-        for wrong in ("user", [5], [None]):
-            with pytest.raises(ConfigError, match="searchable must be a list"):
-                await Client(saver, api).do("setup", searchable=wrong)
 
 
 def drop_all(store: Store) -> None:

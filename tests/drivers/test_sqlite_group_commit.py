@@ -67,14 +67,6 @@ async def test_waiting_writes_are_one_transaction(saver: TracedSaver, path: Path
     assert stored(saver) == {"first", *(f"t {number}" for number in range(MANY))}
 
 
-async def test_a_single_write_does_not_wait_for_others(saver: TracedSaver) -> None:
-    with commits(saver) as found:
-        for number in range(3):
-            await put(f"t {number}").run(saver)
-            put(f"s {number}").run_here(saver)
-    assert len(found) == 6
-
-
 async def test_a_single_write_is_one_statement(saver: TracedSaver) -> None:
     """The transaction and the savepoint of a batch would be four more."""
     await put("t").run(saver)
