@@ -163,6 +163,8 @@ async def test_a_config_without_a_thread_is_refused(client: Client, database: Da
         await refused(client.put_writes(bad, [("a", 1)], "task"), "thread_id|configurable", bad)
         await refused(client.get_tuple(bad), "thread_id|configurable", bad)
         await refused(client.history(bad, ["a"]), "thread_id|configurable", bad)
+        if bad:  # An empty config stands for all threads.
+            await refused(client.all(bad), "thread_id|configurable", bad)
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
 
 

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom import ConfigError, PostgresSaver, open_saver
+from langgraph_checkpoint_custom import PostgresSaver, open_saver
 from langgraph_checkpoint_custom.operations import pages
 from langgraph_checkpoint_custom.saver import PAGE
 from tests.behaviour.helpers import (
@@ -140,14 +140,6 @@ async def test_each_page_is_read_only_when_needed(store: Store, client: Client) 
         async for _ in Client(other, client.api).list(config(), limit=1):
             break
         assert serde.loaded == 2
-
-
-async def test_a_config_without_a_thread_is_refused(client: Client) -> None:
-    await put(client, "1")
-    bad: list[Any] = [{"configurable": {}}, {"configurable": {"thread_id": None}}, {"tags": []}]
-    for where in bad:
-        with pytest.raises(ConfigError):
-            pytest.fail(f"{where}: {await client.all(where)}")
 
 
 async def test_a_loop_may_change_what_it_gets(client: Client, next_id: NextId) -> None:

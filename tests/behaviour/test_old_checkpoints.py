@@ -42,13 +42,6 @@ async def test_pending_sends_come_from_the_parents_writes(client: Client, v: int
     assert len(first.pending_writes or []) == 5
 
 
-async def test_newer_checkpoints_have_pending_sends_in_a_channel(client: Client) -> None:
-    await put_old_thread(client, 4)
-    found = await get(client, config())
-    assert found.checkpoint["channel_values"] == {"x": [2]}
-    assert found.checkpoint["channel_versions"] == {"x": "3.1", "y": "2.1"}
-
-
 async def test_a_parent_that_sent_nothing_adds_nothing(client: Client) -> None:
     parent = await put(client, "1", v=1)
     await client.put_writes(parent, [("x", 1)], "task")

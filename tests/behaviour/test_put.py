@@ -49,18 +49,6 @@ async def test_the_document_is_read_with_its_unknown_keys(client: Client) -> Non
     assert (await get(client, config())).checkpoint == document
 
 
-async def test_an_unchanged_value_is_stored_once(client: Client, database: Database) -> None:
-    versions = new_versions(["a", "b"])
-    where = await put(client, "1", {"a": [LONG], "b": [LONG, 1]}, versions=versions)
-    for step in range(2, 6):
-        versions |= new_versions(["b"])
-        new = {"b": versions["b"]}
-        where = await put(client, str(step), {"a": [LONG], "b": [LONG, step]}, parent=where, versions=versions, new=new)
-    rows = database.run("SELECT channel, count(*) FROM blobs GROUP BY channel ORDER BY channel")
-    assert [tuple(row) for row in rows] == [("a", 1), ("b", 5)]
-    assert (await get(client, where)).checkpoint["channel_values"] == {"a": [LONG], "b": [LONG, 5]}
-
-
 @pytest.mark.parametrize("text", ["short", LONG], ids=["small", "large"])
 async def test_a_second_child_has_an_unchanged_snapshot_as_the_first_does(
     store: Store, client: Client, text: str
@@ -73,15 +61,6 @@ async def test_a_second_child_has_an_unchanged_snapshot_as_the_first_does(
         for checkpoint_id, its in (("2", client), ("3", client), ("4", Client(other, client.api))):
             child = await put(its, checkpoint_id, {}, parent=parent, versions=versions, new={}, meta=counted)
             assert (await get(client, child)).checkpoint["channel_values"] == {"log": _DeltaSnapshot([text])}
-
-
-async def test_an_unchanged_value_that_is_not_stored_is_stored(client: Client) -> None:
-    """The thread was deleted while a run continued from its last checkpoint."""
-    versions = new_versions(["list"])
-    first = await put(client, "1", {"list": [LONG]}, versions=versions)
-    await client.delete_thread("thread")
-    second = await put(client, "2", {"list": [LONG]}, parent=first, versions=versions, new={})
-    assert (await get(client, second)).checkpoint["channel_values"] == {"list": [LONG]}
 
 
 async def test_an_emptied_channel_has_no_value(client: Client) -> None:
