@@ -5,11 +5,6 @@ Both are wheels: of this version, and of this version with one more migration.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +14,8 @@ import pytest
 
 from tests.behaviour.helpers import Database
 from tests.stores import Store
-from tests.wheels import next_version, unpacked
+from tests.wheels import TIMEOUT, Application, next_version, unpacked
 
-# Seconds; anything that takes longer hangs.
-TIMEOUT = 300
 # How many checkpoints an application stores before something else happens.
 SOME = 20
 # A migration that statements of this version do not survive.
@@ -31,101 +24,54 @@ RENAMES = "ALTER TABLE {}writes RENAME COLUMN task_path TO path_of_task;\n"
 pytestmark = [pytest.mark.timeout(2 * TIMEOUT), pytest.mark.leaves_damage("the tables are of a version to come")]
 
 
-class Application:
-    """A process of `application.py` with one version of the package."""
-
-    def __init__(self, package: Path, store: Store, *modes: str) -> None:
-        program = Path(__file__).with_name("application.py")
-        self._process = subprocess.Popen(
-            [sys.executable, str(program), str(package), store.url, *modes],
-            env=os.environ | {"PYTHONPATH": str(package)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self._changed = threading.Condition()
-        self._lines: list[list[Any]] = []
-        self._ended = False
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._changed:
-                self._lines.append(json.loads(line))
-                self._changed.notify_all()
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def wait_for_more(self) -> None:
-        """Wait until some more checkpoints are stored."""
-        with self._changed:
-            enough = len(self._lines) + SOME
-            assert self._changed.wait_for(lambda: self._ended or len(self._lines) >= enough, TIMEOUT), "nothing comes"
-            assert not self._ended, self._lines[-1]
-
-    def stop(self) -> None:
-        """Let it end after its current runs."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"\n")
-        self._process.stdin.flush()
-
-    def end(self) -> list[Any]:
-        """Wait for its end; returns its last line."""
-        assert self._process.wait(TIMEOUT) == 0
-        self._reader.join()
-        return self._lines[-1]
-
-    def checkpoints(self) -> dict[tuple[str, str], Any]:
-        """What was stored or read, by thread and id, after it has ended."""
-        return {(thread_id, checkpoint_id): found for thread_id, checkpoint_id, found in self._lines[:-1]}
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(TIMEOUT)
-        self._reader.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-
 @contextmanager
 def started(package: Path, store: Store, *modes: str) -> Iterator[Application]:
-    application = Application(package, store, *modes)
+    """A process of `application.py` with one version of the package."""
+    application = Application(Path(__file__).with_name("application.py"), package, store.url, *modes)
     try:
         yield application
     finally:
-        application.kill()
+        application.end(kill=True)
 
 
-def done(package: Path, store: Store, *modes: str) -> Application:
-    """An application that has ended without an error."""
+def last_line(application: Application) -> list[Any]:
+    """What it has printed last, after its end."""
+    assert application.end() == ""
+    return application.lines[-1]
+
+
+def checkpoints(application: Application) -> dict[tuple[str, str], Any]:
+    """What was stored or read, by thread and id, after its end."""
+    return {(thread_id, checkpoint_id): found for thread_id, checkpoint_id, found in application.lines[:-1]}
+
+
+def done(package: Path, store: Store, *modes: str) -> dict[tuple[str, str], Any]:
+    """The checkpoints of an application that has ended without an error."""
     with started(package, store, *modes) as application:
-        assert application.end() == ["ended"]
-    return application
+        assert last_line(application) == ["ended"]
+    return checkpoints(application)
 
 
 def test_both_versions_run_on_the_same_threads_before_and_after_a_restart(
     own_store: Store, this_version: Path, next_minor_version: Path
 ) -> None:
     with started(this_version, own_store, "set-up", "run") as older:
-        older.wait_for_more()
+        older.wait_for_more(SOME)
         with started(next_minor_version, own_store, "set-up", "run") as newer:
-            newer.wait_for_more()
-            older.wait_for_more()
+            newer.wait_for_more(SOME)
+            older.wait_for_more(SOME)
             older.stop()
-            assert older.end() == ["ended"]
+            assert last_line(older) == ["ended"]
             with started(this_version, own_store, "set-up", "run") as restarted:
-                restarted.wait_for_more()
-                newer.wait_for_more()
+                restarted.wait_for_more(SOME)
+                newer.wait_for_more(SOME)
                 for each in (newer, restarted):
                     each.stop()
-                assert [newer.end(), restarted.end()] == [["ended"], ["ended"]]
-    stored = older.checkpoints() | newer.checkpoints() | restarted.checkpoints()
-    found = done(next_minor_version, own_store, "read", "maintain").checkpoints()
+                assert [*map(last_line, (newer, restarted))] == [["ended"], ["ended"]]
+    stored = checkpoints(older) | checkpoints(newer) | checkpoints(restarted)
+    found = done(next_minor_version, own_store, "read", "maintain")
     assert {location: found.get(location) for location in stored} == stored
-    assert done(this_version, own_store, "read", "maintain", "read").checkpoints() == found
+    assert done(this_version, own_store, "read", "maintain", "read") == found
 
 
 def test_a_version_whose_statements_no_longer_fit_raises_an_error_that_says_why(
@@ -134,13 +80,13 @@ def test_a_version_whose_statements_no_longer_fit_raises_an_error_that_says_why(
     (tmp_path / "source").mkdir()
     newer_version = unpacked(next_version(tmp_path / "source", RENAMES, oldest=2), tmp_path)
     with started(this_version, own_store, "set-up", "run") as older:
-        older.wait_for_more()
+        older.wait_for_more(SOME)
         done(newer_version, own_store, "set-up")
-        errors = older.end()[1:]
+        errors = last_line(older)[1:]
     with started(this_version, own_store, "read") as restarted:
-        errors += restarted.end()[1:]
+        errors += last_line(restarted)[1:]
     assert {name for name, _ in errors} == {"SchemaTooNew"}, errors
     assert all("upgrade langgraph-checkpoint-custom" in message for _, message in errors)
     schema = "langgraph_checkpoint." if own_store.kind == "postgres" else ""
     there = Database(own_store).run(f"SELECT thread_id, checkpoint_id FROM {schema}checkpoints")
-    assert older.checkpoints().keys() <= {(thread_id, checkpoint_id) for thread_id, checkpoint_id in there}
+    assert checkpoints(older).keys() <= {(thread_id, checkpoint_id) for thread_id, checkpoint_id in there}

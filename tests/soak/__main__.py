@@ -15,7 +15,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -30,7 +29,7 @@ from tests.invariants import read_tables, violations
 from tests.migrations.conftest import ADDS
 from tests.soak.worker import check, graph_on
 from tests.stores import Store
-from tests.wheels import ROOT, next_version, unpacked
+from tests.wheels import ROOT, Application, next_version, unpacked
 
 WORKERS = 3
 # Seconds between two faults, at most.
@@ -38,44 +37,12 @@ PAUSE = 4.0
 WORKER = Path(__file__).with_name("worker.py")
 
 
-class Worker:
-    """A process of `worker.py`, and what it has reported."""
+class Worker(Application):
+    """A process of `worker.py`, which prints what it has to report."""
 
     def __init__(self, package: Path, url: str, name: str, seed: int) -> None:
+        super().__init__(WORKER, package, url, name, str(seed))
         self.name = name
-        self.package = package
-        self.reports: list[tuple[str, str, Any]] = []
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # It lives as long as the process.
-        self.process = subprocess.Popen(
-            [sys.executable, str(WORKER), str(package), url, name, str(seed)],
-            env=os.environ | {"PYTHONPATH": str(package)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.endswith("\n"):
-                self.reports.append(json.loads(line))
-
-    def end(self, *, kill: bool) -> str:
-        """Kill it, or let it end after its turn; returns what it wrote to stderr if it ended with an error."""
-        assert self.process.stdin is not None
-        if kill:
-            self.process.kill()
-        elif self.process.poll() is None:
-            self.process.stdin.write("\n")
-            self.process.stdin.flush()
-        code = self.process.wait()
-        self._reader.join()
-        self.process.stdin.close()
-        self._errors.seek(0)
-        return self._errors.read() if code not in (0, -9) else ""
 
 
 class Soak:
@@ -119,9 +86,11 @@ class Soak:
         return Worker(package, self.store.url, name, self.chance.randrange(10**6))
 
     def _ended(self, worker: Worker, *, kill: bool) -> None:
+        if not kill:
+            worker.stop()
         if said := worker.end(kill=kill):
             self.problems.append(f"{worker.name} ended: {said[-2000:]}")
-        for kind, thread_id, what in worker.reports:
+        for kind, thread_id, what in worker.lines:
             if kind == "error":
                 self.errors[what] += 1
             else:
