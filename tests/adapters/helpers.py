@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
-
-import psycopg
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.adapters.documents import Documents, next_version
@@ -45,14 +42,8 @@ def put_document(
 
 def damage(store: Store) -> None:
     """Replace all values in the database with bytes that cannot be decoded."""
-    if store.kind == "sqlite":
-        with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as file, file:
-            file.execute("UPDATE blobs SET value = x'c1'")
-            file.execute("UPDATE checkpoints SET checkpoint = x'c1'")
-    else:
-        with psycopg.connect(store.url) as connection:
-            connection.execute(r"UPDATE langgraph_checkpoint.blobs SET value = '\xc1'")
-            connection.execute(r"UPDATE langgraph_checkpoint.checkpoints SET checkpoint = '\xc1'")
+    damaged = "x'c1'" if store.kind == "sqlite" else r"'\xc1'"
+    _execute(store, [f"UPDATE blobs SET value = {damaged}", f"UPDATE checkpoints SET checkpoint = {damaged}"])
 
 
 @contextmanager

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 
-import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.model.keys import MAX_NAME
-from tests.behaviour.helpers import anywhere, config, get, ids_of, metadata, put
+from tests.behaviour.helpers import Database, anywhere, config, get, ids_of, metadata, put
 from tests.conftest import APIS
 from tests.stores import Client, Store
 
@@ -145,14 +143,11 @@ async def test_an_error_of_the_database_contains_no_sql(own_store: Store, api: s
         client = Client(saver, api)
         saver.setup()
         await put(client, "1")
-        rename = "ALTER TABLE {}checkpoints RENAME COLUMN parent_id TO renamed"
-        if own_store.kind == "sqlite":
-            with closing(sqlite3.connect(own_store.url.removeprefix("sqlite:///"))) as file:
-                file.execute("DROP VIEW checkpoints_readable")  # SQLite does not rename what a view shows.
-                file.execute(rename.format(""))
-        else:
-            with psycopg.connect(own_store.url, autocommit=True) as server:
-                server.execute(rename.format("langgraph_checkpoint."))
+        with closing(Database(own_store).connect()) as connection:
+            if own_store.kind == "sqlite":
+                connection.execute("DROP VIEW checkpoints_readable")  # SQLite does not rename what a view shows.
+            connection.execute("ALTER TABLE checkpoints RENAME COLUMN parent_id TO renamed")
+            connection.commit()
         with pytest.raises(CheckpointError) as raised:
             await client.get_tuple(config())
         assert not set(WORDS) & set(str(raised.value).lower().split())

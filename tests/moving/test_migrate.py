@@ -21,6 +21,7 @@ from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, SchemaFore
 from langgraph_checkpoint_custom.tools.foreign import PAGE
 from langgraph_checkpoint_custom.tools.migration import migrate
 from langgraph_checkpoint_custom.tools.official import open_official
+from tests.behaviour.helpers import Database
 from tests.golden.content import VALUES
 from tests.moving.official import Official, config, everything, plain, play, step
 from tests.stores import Store
@@ -138,14 +139,6 @@ def test_old_classes_may_be_replaced_by_on_load(official: Official, store: Store
     assert found.pending_writes == [("task", "a", Location(2)), ("task", "c", rome)]
 
 
-def _blobs(store: Store) -> list[bytes]:
-    if store.kind == "sqlite":
-        with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as file, file:
-            return [row[0] for row in file.execute("SELECT value FROM blobs")]
-    with psycopg.connect(store.url) as server:
-        return [row[0] for row in server.execute("SELECT value FROM langgraph_checkpoint.blobs")]
-
-
 @pytest.mark.parametrize(
     ("before", "after"), [(CIPHER, None), (None, OTHER), (CIPHER, OTHER)], ids=["decrypt", "encrypt", "another key"]
 )
@@ -158,7 +151,7 @@ def test_the_encryption_key_can_change_during_a_migration(
         assert migrate(official.url, target, serde=before).problems == {}
         assert [plain(found) for found in everything(target)] == [plain(found) for found in everything(source)]
     if after is not None:
-        assert not any(b"a secret" in blob for blob in _blobs(store))
+        assert not any(b"a secret" in cell for cell in Database(store).cells())
 
 
 def test_without_the_key_a_thread_is_a_problem(official: Official, saver: CheckpointSaver) -> None:
@@ -241,7 +234,7 @@ def test_long_lists_share_their_chunks(official: Official, store: Store) -> None
         found = target.get_tuple(config("t"))
         assert found is not None
         assert found.checkpoint["channel_values"]["messages"] == messages
-        assert sum(len(blob) for blob in _blobs(store)) < full / 6
+        assert sum(len(blob) for (blob,) in Database(store).run("SELECT value FROM blobs")) < full / 6
 
 
 def test_another_database_is_refused(store: Store, saver: CheckpointSaver) -> None:

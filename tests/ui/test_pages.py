@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-from contextlib import closing
 from html import unescape
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 from fastapi import FastAPI
 from langchain_core.messages import AIMessage, HumanMessage
@@ -23,7 +20,7 @@ from langgraph_checkpoint_custom.operations.inspector import TimelineRecord
 from langgraph_checkpoint_custom.tools.timeline import STOPPED
 from langgraph_checkpoint_custom.ui import create_app
 from langgraph_checkpoint_custom.ui.reading import Store as Inspected
-from tests.behaviour.helpers import metadata
+from tests.behaviour.helpers import Database, metadata
 from tests.cli.test_reading import put
 from tests.stores import Store
 from tests.ui.conftest import STEPS, Pages, pages_of
@@ -499,12 +496,7 @@ def test_a_damaged_value_leaves_the_structure(own_store: Store) -> None:
     with own_store.open() as saver:
         saver.setup()
         put(saver, "t", fine="here", large="s" * 20_000)
-        if own_store.kind == "sqlite":
-            with closing(sqlite3.connect(own_store.url.removeprefix("sqlite:///"))) as file, file:
-                file.execute("UPDATE blobs SET value = x'c1c1'")
-        else:
-            with psycopg.connect(own_store.url) as server:
-                server.execute(r"UPDATE langgraph_checkpoint.blobs SET value = '\xc1c1'")
+        Database(own_store).run("UPDATE blobs SET value = :data", data=b"\xc1\xc1")
         said = checkpoint_of(pages_of(saver), "t")
         assert "The values cannot be read" in said
         assert "large" in said
