@@ -42,6 +42,7 @@ from langgraph_checkpoint_custom.drivers.postgres_sessions import (
 from langgraph_checkpoint_custom.drivers.workers import close_aside, on_loop, run_aside
 from langgraph_checkpoint_custom.engine.operation import (
     READS,
+    Access,
     Form,
     Offload,
     Operation,
@@ -153,7 +154,7 @@ class PostgresDriver:
             return await self.arun(operation_of(form, params))
         if not alone and form.batching and (source.queues or source.users >= source.size):
             send = partial(self.asend, form, params, alone=True)
-            return await send_together(source, partial(self._exchange, form.operation), form.batching, params, send)
+            return await send_together(source, partial(self._exchange, form), form.batching, params, send)
         connection = error = None
         try:
             connection = await source.getconn()
@@ -170,15 +171,11 @@ class PostgresDriver:
                 await source.putconn(connection)
         return await self._retrying(operation_of(form, params), error, is_async=True)
 
-    async def _exchange(self, name: str, take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
+    async def _exchange(self, form: Form, take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
         """Make the round trip of a batch, which is taken when there is a connection."""
-        async with self._borrow(name, is_async=True) as (connection, session):
+        async with self._borrow(form.operation, is_async=True) as (connection, session):
             request = take()
-            return (
-                await _answer(connection, session, self._as_transaction(connection, session, request))
-                if request
-                else ()
-            )
+            return await self._send(connection, session, form.access, request) if request else ()
 
     # Operations, sync and async
 
@@ -280,21 +277,29 @@ class PostgresDriver:
             return await self.aoffload(request) if is_async else request.work()
 
         borrow = partial(self._borrow, op.name, changes=op.access not in READS, joins=op.joins, is_async=is_async)
-        if not self._is_one_transaction(op):
+        if op.access in _ONE_TRANSACTION or (op.checks_first and self._sessions.citus):
+            async with borrow() as (connection, session):
+                return await adrive(op, partial(self._send, connection, session, op.access, ends=False), work)
 
-            async def perform(request: RoundTrip) -> Any:
-                async with borrow(request.statements) as (connection, session):
-                    return await _answer(connection, session, self._as_transaction(connection, session, request))
+        async def perform(request: RoundTrip) -> Any:
+            async with borrow(request.statements) as (connection, session):
+                return await self._send(connection, session, op.access, request)
 
-            return await adrive(op, perform, work)
-        async with borrow() as (connection, session):
-            opening = [*self._sessions.opening(connection, session, op.access)] if session else []
-            result = await adrive(
-                op, lambda request: _answer(connection, session, _with_opening(request, opening)), work
-            )
-            if session and not opening:
-                await _answer(connection, session, RoundTrip([_COMMIT]))
-            return result
+        return await adrive(op, perform, work)
+
+    async def _send(
+        self, connection: AnyConnection, session: Session, access: Access, request: RoundTrip, *, ends: bool = True
+    ) -> Any:
+        """Make a round trip in a transaction: the one that has begun on the connection, or one that it begins.
+
+        Without `ends`, `_borrow` ends that one. A statement in a session of ours is a transaction by itself.
+        """
+        begun = connection.pgconn.pipeline_status or has_begun(connection)  # A pipeline is the caller's.
+        if not (begun or (ends and session.own and len(request.sent()) == 1)):
+            before = (*self._sessions.opening(connection, session, access), *request.before)
+            after = (*request.after, _COMMIT) if ends else request.after
+            request = request._replace(before=before, after=after)
+        return await _answer(connection, session.prepares_others, request)
 
     @asynccontextmanager
     async def _borrow(
@@ -305,11 +310,11 @@ class PostgresDriver:
         changes: bool = True,
         joins: bool = True,
         is_async: bool,
-    ) -> AsyncIterator[tuple[AnyConnection, Session | None]]:
-        """Borrow a connection for a transaction of ours, or for a savepoint in a caller's one; then without a session.
+    ) -> AsyncIterator[tuple[AnyConnection, Session]]:
+        """Borrow a connection for a transaction of ours, which is ended here, or for a savepoint in a caller's one.
 
         `changes` says whether the operation is not a read, and `joins` whether it may be in a caller's transaction.
-        Errors are wrapped. After an error, a transaction of ours is rolled back.
+        Errors are wrapped.
         """
         if self._closed:
             raise closed_error()
@@ -335,10 +340,12 @@ class PostgresDriver:
                     )
                 await _join(connection, name, changes=changes)
                 async with Entered(connection.transaction()):
-                    yield connection, None
+                    yield connection, session
             else:
                 try:
                     yield connection, session
+                    if has_begun(connection):
+                        await settled(connection.commit())
                 except BaseException as error:
                     _raise_interruption(connection, error)
                     with suppress(psycopg.Error):
@@ -349,17 +356,6 @@ class PostgresDriver:
         finally:
             if connection is not None:
                 await settled(source.putconn(connection))
-
-    def _is_one_transaction(self, op: Operation[Any]) -> bool:
-        """Whether all round trips of an operation are one transaction."""
-        return op.access in _ONE_TRANSACTION or (op.checks_first and self._sessions.citus)
-
-    def _as_transaction(self, connection: AnyConnection, session: Session | None, request: RoundTrip) -> RoundTrip:
-        """Return a round trip as a transaction of ours; a statement in a session of ours is one by itself."""
-        if session is None or (session.own and len(request.sent()) == 1):
-            return request
-        before = (*self._sessions.opening(connection, session, "write"), *request.before)
-        return request._replace(before=before, after=(*request.after, _COMMIT))
 
     def _stop_workers(self) -> None:
         for executor in (self._decode_workers, self._call_workers):
@@ -397,17 +393,9 @@ async def _join(connection: AnyConnection, name: str, *, changes: bool) -> None:
         )
 
 
-def _with_opening(request: RoundTrip, opening: list[Statement]) -> RoundTrip:
-    """Return a round trip that also sends `opening`, which is empty from then on."""
-    if opening:
-        request = request._replace(before=(*opening, *request.before))
-        opening.clear()
-    return request
-
-
-async def _answer(connection: AnyConnection, session: Session | None, request: RoundTrip) -> Any:
+async def _answer(connection: AnyConnection, prepare: bool | None, request: RoundTrip) -> Any:
     """Send the statements of a round trip and return the rows of each."""
-    statements, prepare = request.sent(), session.prepares_others if session else False
+    statements = request.sent()
     if len(statements) == 1:
         return [await execute(connection, statements[0].sql, statements[0].params, prepare)]
     cursors = [cursor_of(connection) for _ in statements]
