@@ -19,17 +19,15 @@ from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
-from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections, reply
+from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections, add_rest, reply
 from langgraph_checkpoint_custom.drivers.sqlite_errors import BUSY, code_of
 from langgraph_checkpoint_custom.drivers.sqlite_workers import Call, Workers
 from langgraph_checkpoint_custom.drivers.workers import close_aside
 from langgraph_checkpoint_custom.engine.operation import (
     READS,
-    RESTS,
     Form,
     Offload,
     Operation,
-    Rest,
     RoundTrip,
     Row,
     drive,
@@ -151,34 +149,17 @@ class SqliteDriver:
     def _fetch(self, connection: sqlite3.Connection, form: Form, params: Sequence[Any]) -> list[Row]:
         try:
             rows = connection.execute(form.sql, params).fetchall()
-            if form.rest and (rest := form.rest(rows)):
-                return self._with_rest(connection, form, params, rows, rest)
+            # The value of a version is never changed, and no version is made twice, so what is found now is that of the
+            # snapshot. If something is missing, because of a deletion meanwhile, everything is read again in one
+            # transaction. A transaction around all of it would have to begin before it is known whether there are
+            # blobs: a tenth of the CPU time of each small read.
+            if form.rest_of and (rest := form.rest_of(rows)) and not add_rest(connection, rows, rest, form.rest_of):
+                return self._transaction(connection, operation_of(form, params))
             return rows
         except (sqlite3.Error, OverflowError) as error:
             if code_of(error) in BUSY:
                 raise  # `writing` tries again.
             raise self._connections.wrap(error, form.operation, form.name) from error
-
-    def _with_rest(
-        self, connection: sqlite3.Connection, form: Form, params: Sequence[Any], rows: list[Row], rest: Rest
-    ) -> list[Row]:
-        """Return the rows of a reply with what else is read for them: as one snapshot has them all.
-
-        The value of a version is never changed, and no version is made twice, so those that are found now are those of
-        the snapshot. If one is missing, because of a deletion meanwhile, everything is read again in one transaction.
-        A transaction around all of it would have to begin before it is known whether there are blobs: a tenth of the
-        CPU time of each small read.
-        """
-        more: Rest | None = rest
-        for _ in range(RESTS):
-            if more is None:
-                return rows
-            found = [] if more.rows is None else [row for each in reply(connection, more.trip) for row in each]
-            if len(found) != more.rows:
-                return self._transaction(connection, operation_of(form, params))
-            rows += found
-            more = form.rest(found) if form.rest else None
-        return rows
 
     def _vacuum(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

@@ -43,12 +43,17 @@ class Statement(NamedTuple):
 class RoundTrip(NamedTuple):
     """Statements that are sent together and are atomic together; the reply is a list of rows for each of them.
 
-    `before` and `after` are sent around them, such as a lock; their rows are not part of the reply.
+    Attributes:
+        statements: The statements.
+        before, after: What is sent around them, such as a lock; their rows are not part of the reply.
+        rest_of: Returns what else is read for the rows of a statement, and for the rows of that, or None. It becomes a
+            part of these rows. Only SQLite reads something like that, since there it does not cross a network.
     """
 
     statements: Sequence[Statement]
     before: Sequence[Statement] = ()
     after: Sequence[Statement] = ()
+    rest_of: Callable[[Sequence[Row]], Rest | None] | None = None
 
     def sent(self) -> Sequence[Statement]:
         """Return all statements in the order in which they are sent."""
@@ -61,7 +66,7 @@ class RoundTrip(NamedTuple):
 
 
 def one_trip(trips: Sequence[RoundTrip]) -> RoundTrip:
-    """Return one round trip for several that send the same around their statements."""
+    """Return one round trip for several that send the same around their statements, and have the same `rest_of`."""
     return trips[0]._replace(statements=[statement for trip in trips for statement in trip.statements])
 
 
@@ -84,20 +89,21 @@ class Rest(NamedTuple):
     """What else is read for the rows of a reply.
 
     Attributes:
-        trip: Reads it.
-        rows: The number of rows that it finds, if it reads rows that are never changed, by their keys. If it finds
-            fewer, some were deleted after the reply. None if it has to read the same snapshot as the reply.
+        statements: Read it.
+        expected_rows: The number of rows that they find, if they read rows that are never changed, by their keys. If
+            they find fewer, some were deleted after the reply. None if they have to read the same snapshot as the
+            reply.
     """
 
-    trip: RoundTrip
-    rows: int | None
+    statements: Sequence[Statement]
+    expected_rows: int | None
 
 
 class Form(NamedTuple):
     """An operation that is one statement, whose reply needs no decision, apart from its parameters.
 
     A dialect makes its forms once. The driver sends one with the parameters of a call: by position, the thread first,
-    then the namespace. `rest` returns what else is read for a reply, and for the rows of that, or None.
+    then the namespace. `rest_of` is that of its round trip.
     """
 
     operation: str
@@ -105,7 +111,7 @@ class Form(NamedTuple):
     name: str
     sql: str
     batching: Batching | None = None
-    rest: Callable[[Sequence[Row]], Rest | None] | None = None
+    rest_of: Callable[[Sequence[Row]], Rest | None] | None = None
 
     def with_params(self, params: Sequence[Any]) -> Statement:
         """Return the statement of one call."""
@@ -206,28 +212,13 @@ def operation_of(form: Form, params: Sequence[Any]) -> Operation[list[Row]]:
     """Return the operation that sends one statement, for where a driver's `send` is not enough."""
 
     def steps() -> Steps[list[Row]]:
-        (rows,) = yield RoundTrip((form.with_params(params),))
-        return (yield from with_rest(list(rows), form.rest))
+        (rows,) = yield RoundTrip((form.with_params(params),), rest_of=form.rest_of)
+        return rows  # type: ignore[no-any-return]  # Replies are not typed.
 
     def arguments() -> Mapping[str, Any]:
         return {"thread_id": params[0], "checkpoint_ns": params[1]}
 
     return Operation(form.operation, form.access, steps, arguments)
-
-
-# Blobs, and the chunks of blobs; damaged rows may refer to each other.
-RESTS = 2
-
-
-def with_rest(rows: list[Row], rest: Callable[[Sequence[Row]], Rest | None] | None) -> Steps[list[Row]]:
-    """Return the rows of a reply with what else is read for them."""
-    found = rows
-    for _ in range(RESTS):
-        if not (rest and (more := rest(found))):
-            break
-        found = [row for reply in (yield more.trip) for row in reply]
-        rows += found
-    return rows
 
 
 def drive(op: Operation[T], perform: Callable[[RoundTrip], Any]) -> T:

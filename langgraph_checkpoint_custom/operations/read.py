@@ -20,7 +20,7 @@ from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.rows import version_key
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation, with_rest
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, one_trip, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
@@ -72,20 +72,6 @@ def writes_of(rows: Iterable[Row], kind: str = "write") -> list[TupleRow]:
     return in_order([TupleRow._make(row) for row in rows if row[0] == kind])
 
 
-def rows_of(d: SqlDialect, request: RoundTrip) -> Steps[Sequence[Row]]:
-    """Return the rows of checkpoints, with their writes and blobs.
-
-    Round trips: 1; on SQLite 2 if there are blobs, or sends of an old format, and 3 if there are chunks.
-    """
-    (rows,) = yield request
-    return (yield from complete(d, rows))
-
-
-def complete(d: SqlDialect, rows: list[Row]) -> Steps[Sequence[Row]]:
-    """Return the rows of a reply with the rest of their checkpoints."""
-    return d.rows((yield from with_rest(rows, d.rest_of)))
-
-
 @operation("read")
 def get_tuple(
     d: SqlDialect, codec: ValueCodec, next_version: NextVersion, remember: Remember | None, key: Key
@@ -97,7 +83,8 @@ def get_tuple(
     Raises: CorruptCheckpoint.
     Source: BaseCheckpointSaver.get_tuple.
     """
-    rows = yield from rows_of(d, d.select_checkpoint(key))
+    (rows,) = yield d.select_checkpoint(key)
+    rows = d.rows(rows)
     return (yield from offload(size_of(rows), build_tuple, d, codec, next_version, remember, rows))
 
 
@@ -113,7 +100,7 @@ def get_with_writes(
     replies = yield one_trip([d.select_checkpoint(key) for key in keys])
     tuples = []
     for reply in replies:
-        rows = yield from complete(d, reply)
+        rows = d.rows(reply)
         one = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
         if one:
             tuples.append((one, writes_of(rows)))
@@ -133,7 +120,8 @@ def get_tuple_to_write(
     newest: list[Any] = []
     if key.checkpoint_id is not None:
         (newest,) = yield d.ask("select_newest_id", **key._asdict())
-    rows = yield from rows_of(d, d.select_checkpoint(key))
+    (rows,) = yield d.select_checkpoint(key)
+    rows = d.rows(rows)
     found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, remember, rows)
     return Reading(found, bool(newest) and newest[0][0] != key.checkpoint_id)
 
@@ -152,7 +140,8 @@ def list_page(
     piece = yield from piece_of(d, page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
     if piece is None:
         return PageReply([], None)
-    rows = yield from rows_of(d, d.select_page(piece.page))
+    (rows,) = yield d.select_page(piece.page)
+    rows = d.rows(rows)
     tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, wanted)
     return PageReply(tuples, piece.after(_page_places(rows)))
 

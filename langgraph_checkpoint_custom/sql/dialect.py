@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
-from langgraph_checkpoint_custom.engine.operation import Form, Rest, RoundTrip, Row, Statement
+from langgraph_checkpoint_custom.engine.operation import Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
@@ -345,7 +345,7 @@ class SqlDialect(ABC):
 
     @abstractmethod
     def select_checkpoint(self, key: Key) -> RoundTrip:
-        """Read the rows of one checkpoint: `TupleRow`. `rest_of` reads those that are left."""
+        """Read the rows of one checkpoint: `TupleRow`."""
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads the rows of one checkpoint, and its parameters."""
@@ -357,7 +357,7 @@ class SqlDialect(ABC):
         return self._shared.layout.exact, (thread_id, checkpoint_ns, checkpoint_id)
 
     def select_page(self, page: Page) -> RoundTrip:
-        """Read the rows of one page of a list: `TupleRow`. `rest_of` reads those that are left."""
+        """Read the rows of one page of a list: `TupleRow`."""
         return self._page("page", page)
 
     def page_form(self, page: Page) -> tuple[Form, tuple[str | int, ...]]:
@@ -368,11 +368,6 @@ class SqlDialect(ABC):
         if self.tenant:
             thread_id = self.stored_thread(thread_id or "")
         return self._shared.layout.page, (thread_id or "", checkpoint_ns or "", floor, before, limit)
-
-    @staticmethod
-    def rest_of(rows: Sequence[Row]) -> Rest | None:
-        """What is left to read of the checkpoints of rows, whose thread ids are as they are stored."""
-        return None
 
     def select_records(self, page: Page, *, all_kinds: bool = False, with_hidden: bool = False) -> RoundTrip:
         """Read the rows of one page of a list: the columns of a `CheckpointRecord`.

@@ -12,7 +12,7 @@ from typing import Any
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Form, Rest, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.keys import LONG_NAMES, CheckpointRow, Key, TupleRow, WriteRow
+from langgraph_checkpoint_custom.model.keys import LONG_NAMES, CheckpointRow, Key, Page, TupleRow, WriteRow
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS, BlobPlace
 from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, Layout, SharedLayout, SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
@@ -121,7 +121,11 @@ class SqliteDialect(SqlDialect):
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint by its form."""
         form, params = self.read_form(key)
-        return self._send(form.with_params(params))
+        return self._send(form.with_params(params))._replace(rest_of=_rest_of)
+
+    def select_page(self, page: Page) -> RoundTrip:
+        """Read the rows of one page of a list."""
+        return super().select_page(page)._replace(rest_of=_rest_of)
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads one checkpoint and its writes, and its parameters."""
@@ -131,31 +135,6 @@ class SqliteDialect(SqlDialect):
         if checkpoint_id is None:
             return self._shared.layout.latest, (thread_id, checkpoint_ns) * 3
         return self._shared.layout.exact, (thread_id, checkpoint_ns, checkpoint_id) * 2
-
-    @staticmethod
-    def rest_of(rows: Sequence[Row]) -> Rest | None:
-        """What reads the blobs of checkpoints, the sends of those in an old format, and the chunks of blobs."""
-        sends: list[tuple[str, ...]] = []
-        values: dict[tuple[str, ...], None] = {}  # Several checkpoints may share a blob.
-        for row in rows:
-            if row[0] == "checkpoint":
-                if row[_CHANNELS]:
-                    pairs = zip(_texts_in(row[_CHANNELS]), _texts_in(row[_CHANNELS + 1]), strict=False)
-                    values |= dict.fromkeys((row[1], row[2], *pair) for pair in pairs)
-                if row[_PARENT] and row[_FORMAT] < FORMAT_WITH_SENDS:
-                    sends.append((*row[1:4], row[_PARENT]))
-            elif row[0] != "blob":
-                break  # Writes and sends are the last rows of a reply.
-            elif row[_CHUNKS]:
-                values |= dict.fromkeys((row[1], row[2], row[4], chunk) for chunk in _texts_in(row[_CHUNKS]))
-        if not (values or sends):
-            return None
-        asked = {"select_values_of": list(values), "select_sends_of": sends}
-        texts = _layout().texts
-        trip = RoundTrip(
-            [Statement(name, texts[name], {"keys": _ENCODE(keys)}) for name, keys in asked.items() if keys]
-        )
-        return Rest(trip, None if sends else len(values))
 
     def select_chunks(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Read the places of the chunks of blobs, whose keys are one list."""
@@ -186,6 +165,29 @@ class SqliteDialect(SqlDialect):
         return self._send(*statements)
 
 
+def _rest_of(rows: Sequence[Row]) -> Rest | None:
+    """What reads the blobs of checkpoints, the sends of those in an old format, and the chunks of blobs."""
+    sends: list[tuple[str, ...]] = []
+    values: dict[tuple[str, ...], None] = {}  # Several checkpoints may share a blob.
+    for row in rows:
+        if row[0] == "checkpoint":
+            if row[_CHANNELS]:
+                pairs = zip(_texts_in(row[_CHANNELS]), _texts_in(row[_CHANNELS + 1]), strict=False)
+                values |= dict.fromkeys((row[1], row[2], *pair) for pair in pairs)
+            if row[_PARENT] and row[_FORMAT] < FORMAT_WITH_SENDS:
+                sends.append((*row[1:4], row[_PARENT]))
+        elif row[0] != "blob":
+            break  # Writes and sends are the last rows of a reply.
+        elif row[_CHUNKS]:
+            values |= dict.fromkeys((row[1], row[2], row[4], chunk) for chunk in _texts_in(row[_CHUNKS]))
+    if not (values or sends):
+        return None
+    asked = {"select_values_of": list(values), "select_sends_of": sends}
+    texts = _layout().texts
+    statements = [Statement(name, texts[name], {"keys": _ENCODE(keys)}) for name, keys in asked.items() if keys]
+    return Rest(statements, None if sends else len(values))
+
+
 def _texts_in(value: str) -> list[str]:
     """A list from its JSON text; empty if it is damaged: whoever decodes the row raises an error that names it."""
     try:
@@ -208,7 +210,6 @@ def _layout() -> Layout:
     texts = load_statements("sqlite")
     insert = texts["insert_few_writes"]
     put = Form("put", "write", "insert_checkpoint", texts["insert_checkpoint"])
-    rest = SqliteDialect.rest_of
     return Layout(
         None,
         texts,
@@ -216,10 +217,10 @@ def _layout() -> Layout:
         put=put,
         first_put=put,
         put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
-        latest=Form("get_tuple", "read", "rows_of_latest", texts["rows_of_latest"], rest=rest),
-        exact=Form("get_tuple", "read", "rows_of_exact", texts["rows_of_exact"], rest=rest),
-        newest=Form("list_page", "read", "rows_of_latest", texts["rows_of_latest"], rest=rest),
-        page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"], rest=rest),
+        latest=Form("get_tuple", "read", "rows_of_latest", texts["rows_of_latest"], rest_of=_rest_of),
+        exact=Form("get_tuple", "read", "rows_of_exact", texts["rows_of_exact"], rest_of=_rest_of),
+        newest=Form("list_page", "read", "rows_of_latest", texts["rows_of_latest"], rest_of=_rest_of),
+        page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"], rest_of=_rest_of),
         writes={
             size: Form("put_writes", "write", "insert_few_writes", with_rows(insert, size))
             for size in range(1, WRITES + 1)
