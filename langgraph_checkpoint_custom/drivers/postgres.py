@@ -138,9 +138,9 @@ class PostgresDriver:
         except psycopg.Error as raised:
             error = self._wrap(raised, connection, form.operation, [form.with_params(params)])
             error.__cause__ = raised
-        except BaseException:
+        except BaseException as interruption:
             if connection is not None:
-                _give_up(connection)
+                _give_up(connection, interruption)
             raise
         finally:
             if connection is not None:
@@ -347,7 +347,7 @@ class PostgresDriver:
                     if has_begun(connection):
                         await settled(connection.commit())
                 except BaseException as error:
-                    _raise_interruption(connection, error)
+                    _raise_interruption(connection, error, is_pooled=self._is_pooled)
                     with suppress(psycopg.Error):
                         await settled(connection.rollback())
                     raise
@@ -411,23 +411,26 @@ async def _answer(connection: AnyConnection, prepare: bool | None, request: Roun
     return request.reply([[] if cursor.rownumber is None else await settled(cursor.fetchall()) for cursor in cursors])
 
 
-def _give_up(connection: AnyConnection) -> bool:
+def _give_up(connection: AnyConnection, interruption: BaseException | None = None) -> bool:
     """Cancel what the server still does for an interrupted call, and disconnect; returns whether there was something.
 
     psycopg has cancelled it if a task was cancelled, and after Ctrl-C, but not if a signal handler raised another
-    exception, or if the interrupt did not come while psycopg waited.
+    exception, or if the interrupt did not come while psycopg waited. After Ctrl-C, a connection of a pool is given up
+    in any state: psycopg may not know how far it was, for example with a pipeline.
     """
     status = connection.pgconn.transaction_status
-    if connection.closed or not (connection.pgconn.pipeline_status or status == pq.TransactionStatus.ACTIVE):
+    is_used = connection.pgconn.pipeline_status or status == pq.TransactionStatus.ACTIVE
+    if connection.closed or not (is_used or isinstance(interruption, (KeyboardInterrupt, SystemExit))):
         return False
-    if isinstance(connection, Connection):
+    if is_used and isinstance(connection, Connection):
         with suppress(psycopg.Error):
             connection.cancel_safe(timeout=CANCELLING)
     connection.pgconn.finish()
     return True
 
 
-def _raise_interruption(connection: AnyConnection, error: BaseException) -> None:
+def _raise_interruption(connection: AnyConnection, error: BaseException, *, is_pooled: bool) -> None:
     """Give up what was interrupted, and raise what has interrupted it if psycopg's error hides that."""
-    if _give_up(connection) and isinstance(error, psycopg.Error) and error.__context__ is not None:
+    given_up = _give_up(connection, error if is_pooled else None)
+    if given_up and isinstance(error, psycopg.Error) and error.__context__ is not None:
         raise error.__context__ from None

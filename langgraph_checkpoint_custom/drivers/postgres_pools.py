@@ -342,8 +342,13 @@ class _OwnPool(ConnectionPool[SyncConnection]):
 
     def putconn(self, conn: SyncConnection) -> None:
         """Give a connection back."""
-        self._borrowed.discard(conn)
-        super().putconn(conn)
+        try:
+            self._borrowed.discard(conn)
+            super().putconn(conn)
+        except BaseException:  # Ctrl-C, for example.
+            with suppress(ValueError):  # The pool has it already.
+                super().putconn(conn)
+            raise
 
 
 class _OwnLoopSource(LoopSource):

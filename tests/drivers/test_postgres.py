@@ -7,6 +7,7 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from operator import itemgetter
 from typing import Any
 
 import psycopg
@@ -180,3 +181,25 @@ async def test_a_call_cancelled_while_it_returns_its_connection_does_not_lose_it
         assert await waiting is None
         assert (await asyncio.gather(call, return_exceptions=True))[0].__class__ is asyncio.CancelledError
         await asyncio.wait_for(store_and_read(Client(saver, "async"), "after"), 150)
+
+
+@pytest.mark.parametrize("where", [(ConnectionPool, "putconn"), (psycopg.connection, "Pipeline")], ids=itemgetter(1))
+async def test_ctrl_c_inside_psycopg_costs_no_connection(
+    postgres_url: str, where: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a pool has not taken the connection back, and where psycopg takes it for one in a pipeline."""
+
+    def interrupted(first: Any, *_: Any) -> None:
+        monkeypatch.undo()
+        if isinstance(first, psycopg.Connection):  # Its method `pipeline` has made one, and has not begun it.
+            first._pipeline = psycopg.Pipeline(first)
+        raise KeyboardInterrupt
+
+    with PostgresSaver(postgres_url, min_size=1, max_size=1, pool_timeout=20) as saver:
+        client = Client(saver, "sync")
+        await store_and_read(client, "before")
+        monkeypatch.setattr(*where, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            await store_and_read(client, "meanwhile")
+        await client.prune(["before"])
+        await store_and_read(client, "after")
