@@ -126,7 +126,7 @@ class PostgresDriver:
         """Send one statement and return its rows."""
         if not (self._sends_forms and self._ready) or self._connections.loop:
             return self.run(operation_of(form, params))
-        connection = error = None
+        since, connection, error = time.monotonic(), None, None
         try:
             source = self._connections.source()
             connection = source.getconn()
@@ -145,7 +145,7 @@ class PostgresDriver:
         finally:
             if connection is not None:
                 source.putconn(connection)
-        return at_once(self._retrying(operation_of(form, params), error, is_async=False))
+        return at_once(self._retrying(operation_of(form, params), since, error, is_async=False))
 
     async def asend(self, form: Form, params: Sequence[Any], *, alone: bool = False) -> list[Row]:
         """Async version of `send`; calls that find no free connection are sent together, unless `alone`."""
@@ -155,7 +155,7 @@ class PostgresDriver:
         if not alone and form.batching and (source.queues or source.users >= source.size):
             send = partial(self.asend, form, params, alone=True)
             return await send_together(source, partial(self._exchange, form), form.batching, params, send)
-        connection = error = None
+        since, connection, error = time.monotonic(), None, None
         try:
             connection = await source.getconn()
             session = self._sessions.get(connection)
@@ -169,7 +169,7 @@ class PostgresDriver:
         finally:
             if connection is not None:
                 await source.putconn(connection)
-        return await self._retrying(operation_of(form, params), error, is_async=True)
+        return await self._retrying(operation_of(form, params), since, error, is_async=True)
 
     async def _exchange(self, form: Form, take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
         """Make the round trip of a batch, which is taken when there is a connection."""
@@ -194,8 +194,8 @@ class PostgresDriver:
     def look(self, op: Operation[T]) -> T:
         """Run a read without a check of the tables."""
         if self._connections.loop:
-            return on_loop(self._connections.loop(), lambda: self._retrying(op, is_async=True))
-        return at_once(self._retrying(op, is_async=False))
+            return on_loop(self._connections.loop(), lambda: self._retrying(op, time.monotonic(), is_async=True))
+        return at_once(self._retrying(op, time.monotonic(), is_async=False))
 
     def setup(self, op: Operation[None]) -> None:
         """Create or migrate the tables with `op`."""
@@ -228,16 +228,22 @@ class PostgresDriver:
     async def _run(self, op: Operation[T], *, is_async: bool) -> T:
         if self._read_only and op.access not in READS:
             raise read_only_error(op.name)
+        since = time.monotonic()
         if not self._ready and op.access != "migrate":
-            await self._retrying(self._check, is_async=is_async)
+            await self._retrying(self._check, since, is_async=is_async)
             self._ready = True
-        return await self._retrying(op, is_async=is_async)
+        return await self._retrying(op, since, is_async=is_async)
 
-    async def _retrying(self, op: Operation[T], error: CheckpointError | None = None, *, is_async: bool) -> T:
-        """Attempt an operation until it succeeds; the first attempt may have failed already, with `error`."""
+    async def _retrying(
+        self, op: Operation[T], since: float, error: CheckpointError | None = None, *, is_async: bool
+    ) -> T:
+        """Attempt an operation until it succeeds; the call began at `since`.
+
+        The first attempt may have failed already, with `error`.
+        """
         # The pause before a repetition; in a sync call, it stops the caller's OS thread.
         sleep: Any = asyncio.sleep if is_async else time.sleep
-        started, unanswered = time.monotonic(), False  # Unanswered: the reply to an attempt was lost.
+        unanswered = False  # Whether the reply to an attempt was lost.
         for failed in itertools.count(1):
             if error is None:
                 try:
@@ -252,10 +258,10 @@ class PostgresDriver:
                 and op.access != "migrate"
                 and self._is_pooled
             ):
-                await self._retrying(self._check, is_async=is_async)
+                await self._retrying(self._check, since, is_async=is_async)
             pause = None
             if isinstance(error, RetryableError) and self._is_pooled:
-                pause = self._retry.pause(failed, time.monotonic() - started)
+                pause = self._retry.pause(failed, time.monotonic() - since)
             lost = isinstance(error, ConnectionLost)
             if isinstance(error, ConnectionLost):
                 unanswered = error.unanswered = unanswered or error.unanswered

@@ -19,8 +19,8 @@ class RetryPolicy:
     Attributes:
         attempts: Maximum number of attempts, including the first one. The pauses between eight add up to three
             to five seconds; a small PostgreSQL server restarts in two to four.
-        seconds: After this time no new attempt starts, except the second one: the first attempt may have waited longer
-            than this for a server that does not answer.
+        seconds: No attempt starts later after the beginning of the call, except the second one: the first one may have
+            waited longer than this for a server that does not answer.
     """
 
     attempts: int = 8

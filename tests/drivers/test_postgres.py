@@ -7,6 +7,7 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -22,6 +23,7 @@ from langgraph_checkpoint_custom import (
     PostgresSaver,
     StorageError,
 )
+from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from tests.conftest import APIS
 from tests.drivers.batches import WAITING, jammed
 from tests.faults.faulty import faulty
@@ -203,3 +205,32 @@ async def test_ctrl_c_inside_psycopg_costs_no_connection(
             await store_and_read(client, "meanwhile")
         await client.prune(["before"])
         await store_and_read(client, "after")
+
+
+@dataclass(frozen=True)
+class NotedPolicy(RetryPolicy):
+    """Notes after which attempts it was asked."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def pause(self, failed: int, elapsed: float) -> float | None:
+        self.asked.append(failed)
+        return super().pause(failed, elapsed)
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_the_time_of_the_first_attempt_counts(
+    postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two attempts wait a second each for a connection, and after a second and a half there is no third one."""
+    with proxied(postgres_url) as proxy:
+        saver = PostgresSaver(proxy.url, min_size=1, max_size=1, pool_timeout=1)
+        client, driver = Client(saver, api), saver.backend.driver
+        await store_and_read(client, "before")
+        proxy.close()
+        for policy, asked in ((NotedPolicy(attempts=1), [1]), (NotedPolicy(seconds=1.5), [1, 2])):
+            monkeypatch.setattr(driver, "_retry", policy)
+            with pytest.raises(ConnectionLost):
+                await client.get_tuple(generate_config("before"))
+            assert policy.asked == asked
+        await saver.aclose()
