@@ -120,12 +120,9 @@ class Sessions:
         Raises:
             ConfigError: The session would not return texts as they were stored.
         """
-        question = {"expected": connection.info.backend_pid, "own": self.own, "read_only": self._read_only}
-        return self._remember(connection, await execute(connection, _INSPECT, question))
-
-    def _remember(self, connection: AnyConnection, answer: Sequence[Row]) -> Session:
-        ((pid, _, citus),) = answer
         info = connection.info
+        question = {"expected": info.backend_pid, "own": self.own, "read_only": self._read_only}
+        ((pid, _, citus),) = await execute(connection, _INSPECT, question)
         direct = pid == info.backend_pid
         own = direct and self.own
         stored = info.parameter_status("server_encoding")
