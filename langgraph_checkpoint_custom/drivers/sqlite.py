@@ -196,17 +196,12 @@ class SqliteDriver:
             except BaseException:  # Each call gets its own error, if any.
                 pass
         for call in calls:
-            self._store_alone(call)
-
-    def _store_alone(self, call: Call) -> None:
-        """Run a write as `send` and `run` do."""
-        what, call.error = call.args[0], None
-        is_form = type(what) is Form
-        name, work = (what.operation, self._fetch) if is_form else (what.name, self._transaction)
-        try:
-            call.result = self._connections.writing(name, call.since, work, *call.args)
-        except BaseException as error:
-            call.error = error
+            what, call.error = call.args[0], None
+            name, work = (what.operation, self._fetch) if type(what) is Form else (what.name, self._transaction)
+            try:
+                call.result = self._connections.writing(name, call.since, work, *call.args)
+            except BaseException as error:
+                call.error = error
 
     def _together(self, connection: sqlite3.Connection, calls: Sequence[Call]) -> None:
         connection.execute("BEGIN IMMEDIATE")
