@@ -100,7 +100,7 @@ class PostgresDriver:
         self._check = check
         self._read_only = read_only
         self._retry = RetryPolicy()
-        self._is_pooled = connections.replaceable
+        self._is_pooled = connections.is_pooled
         self._sends_forms = self._is_pooled and not read_only  # Whether `send` may send a form as it is.
         self._ready = False
         self._closed = False

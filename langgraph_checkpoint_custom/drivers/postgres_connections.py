@@ -91,7 +91,7 @@ class Callers(Connections):
 
     def __init__(self, given: SyncPool | LoopPool | SyncConnection | LoopConnection) -> None:
         self._pool = given if isinstance(given, (ConnectionPool, AsyncConnectionPool)) else None
-        self.replaceable = self._pool is not None
+        self.is_pooled = self._pool is not None
         self._sync: Any = None
         self._async: Any = None
         if isinstance(given, (ConnectionPool, Connection)):

@@ -93,8 +93,8 @@ class LoopSource:
 class Connections:
     """A source of connections; this one has nothing to open or close."""
 
-    replaceable = True
-    """Whether a new connection follows a broken one, so that a retry makes sense."""
+    is_pooled = True
+    """Whether it has a pool: a new connection follows a broken one, so that a retry makes sense."""
     loop: Callable[[], asyncio.AbstractEventLoop] | None = None
     """Returns the event loop on which sync calls have to run the async method; None if they do not have to.
 
