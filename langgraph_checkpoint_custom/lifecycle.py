@@ -6,8 +6,9 @@ This module contains no SQL and opens no connection.
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from types import TracebackType
@@ -17,13 +18,13 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
+from langgraph_checkpoint_custom.engine.operation import Driver, Operation, Operations, Pause, afollow, follow
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import tenant_text
 from langgraph_checkpoint_custom.operations.pages import AnyPage, next_page
 from langgraph_checkpoint_custom.operations.schema import make_searchable, missing_searchable, setup
 from langgraph_checkpoint_custom.pairs import shared_docstrings
-from langgraph_checkpoint_custom.retention import Operations, Sweeper, aperform, perform
+from langgraph_checkpoint_custom.retention import Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import searchable_keys
 
@@ -45,6 +46,16 @@ class Backend(NamedTuple):
     dialect: SqlDialect
     driver: Driver
     values: ValueCodec
+
+
+def perform(run: Callable[[Operation[Any]], Any], request: Operation[Any] | Pause) -> Any:
+    """Run an operation, or wait."""
+    return time.sleep(request.seconds) if isinstance(request, Pause) else run(request)
+
+
+async def aperform(run: Callable[[Operation[Any]], Awaitable[Any]], request: Operation[Any] | Pause) -> Any:
+    """Async version of `perform`."""
+    return await (asyncio.sleep(request.seconds) if isinstance(request, Pause) else run(request))
 
 
 @shared_docstrings

@@ -14,15 +14,15 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from random import shuffle
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Driver, Operation, follow
+from langgraph_checkpoint_custom.engine.operation import Driver, Operation, Operations, Pause, follow
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint, ThreadBusy
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, flag
@@ -72,6 +72,8 @@ WORK = 0.01
 _SWEEPER = f"{TENANT_MARK}{TENANT_MARK}sweep"
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -164,28 +166,6 @@ class Swept:
         self.complete = self.complete and other.complete
         for name in vars(self).keys() - {"complete"}:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-class Pause(NamedTuple):
-    """What a sweep asks for between its operations."""
-
-    seconds: float
-
-
-Asked = Operation[Any] | Pause
-T = TypeVar("T")
-Operations = Generator[Asked, Any, T]
-
-
-def perform(run: Callable[[Operation[Any]], Any], asked: Asked) -> Any:
-    """Do what a sweep asks for: run an operation, or wait."""
-    # A sweep that is called in sync code stops its own OS thread; that of the background has an event for this.
-    return time.sleep(asked.seconds) if isinstance(asked, Pause) else run(asked)
-
-
-async def aperform(run: Callable[[Operation[Any]], Awaitable[Any]], asked: Asked) -> Any:
-    """Async version of `perform`."""
-    return await (asyncio.sleep(asked.seconds) if isinstance(asked, Pause) else run(asked))
 
 
 def sweep_operations(
@@ -519,7 +499,7 @@ class Sweeper:
         ttl_seconds = max(SWEEPER_TTL, self._keep.every / 2) + self._keep.pause
         driver.run(take_claim(d, _SWEEPER, token, "sweep", ttl_seconds))
 
-        def run(asked: Asked) -> Any:
+        def run(asked: Operation[Any] | Pause) -> Any:
             if self._stopped.is_set():
                 raise _Stopped
             if isinstance(asked, Pause):

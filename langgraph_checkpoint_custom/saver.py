@@ -42,6 +42,7 @@ from langgraph_checkpoint_custom.engine.operation import (
     Form,
     Offload,
     Operation,
+    Operations,
     Row,
 )
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -81,7 +82,7 @@ from langgraph_checkpoint_custom.operations.write import put, put_on_hidden, put
 from langgraph_checkpoint_custom.operations.writers import ConcurrentWriters, Scope, must_be_newest, note_read
 from langgraph_checkpoint_custom.options import Strategy
 from langgraph_checkpoint_custom.pairs import shared_docstrings
-from langgraph_checkpoint_custom.retention import Operations, Retention, Sweeper
+from langgraph_checkpoint_custom.retention import Retention, Sweeper
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.threads import ThreadMethods
 

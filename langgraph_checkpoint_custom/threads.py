@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.engine.operation import Operation
+from langgraph_checkpoint_custom.engine.operation import Operation, Operations
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.lifecycle import Lifecycle
@@ -69,13 +69,7 @@ from langgraph_checkpoint_custom.operations.thread_states import (
     waiting_threads,
 )
 from langgraph_checkpoint_custom.pairs import awaited, iterated, shared_docstrings
-from langgraph_checkpoint_custom.retention import (
-    Operations,
-    Retention,
-    Swept,
-    now,
-    sweep_operations,
-)
+from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 

@@ -163,6 +163,16 @@ class Operation(Generic[T]):
     """Whether it may be part of a transaction that the caller has begun or will end."""
 
 
+class Pause(NamedTuple):
+    """A wait between two operations."""
+
+    seconds: float
+
+
+Operations = Generator[Operation[Any] | Pause, Any, T]
+"""Several operations: whoever runs them performs each request and sends its result back."""
+
+
 class Driver(Protocol):
     """Runs operations, sync and async."""
 

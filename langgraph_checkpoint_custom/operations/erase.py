@@ -9,12 +9,12 @@ what is deleted is not found again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Operation, Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Operations, Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import Page, flag
@@ -69,7 +69,7 @@ class Erased:
 
 def erase_operations(
     d: SqlDialect, codec: ValueCodec, filter: Mapping[str, Any], *, dry_run: bool, tenants: bool
-) -> Generator[Operation[Any], Any, Erased]:
+) -> Operations[Erased]:
     """Yield the operations that erase, one after the other; the caller runs each and sends its result back."""
     conditions = wanted(filter)
     if not conditions:

@@ -9,16 +9,16 @@ something. Metadata is decoded, because only the metadata itself decides whether
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from heapq import nlargest
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakSet
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import Operations, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.filter import Condition, equal_texts, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Page, Range, flag, right_above
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord
@@ -239,7 +239,7 @@ def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
     )
 
 
-def dialects_of_tenants(d: SqlDialect, tenants_too: bool) -> Generator[Operation[Any], Any, list[SqlDialect]]:
+def dialects_of_tenants(d: SqlDialect, tenants_too: bool) -> Operations[list[SqlDialect]]:
     """Return a dialect for each owner of threads: one for those without a tenant, and, if asked, one for each tenant.
 
     For a tenant's saver, it is only that tenant's.

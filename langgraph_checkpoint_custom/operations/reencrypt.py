@@ -11,12 +11,12 @@ it is and is reported.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import Operation, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import Operations, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import hide
 from langgraph_checkpoint_custom.model.keys import flag
@@ -87,7 +87,7 @@ def renew_rows(d: SqlDialect, kind: Kind, changes: Sequence[Row]) -> Steps[None]
 
 def reencryption(
     d: SqlDialect, codec: ValueCodec, *, dry_run: bool, progress: Callable[[int], None], tenants: bool
-) -> Generator[Operation[Any], Any, Renewal]:
+) -> Operations[Renewal]:
     """Yield the operations of `reencrypt`, page after page. The caller runs each one and sends its result back."""
     flag("dry_run", dry_run)
     before = renewed = 0

@@ -26,9 +26,10 @@ from langgraph_checkpoint_custom import (
     retention,
 )
 from langgraph_checkpoint_custom.engine.operation import Operation
+from langgraph_checkpoint_custom.lifecycle import perform
 from langgraph_checkpoint_custom.operations import sweep
 from langgraph_checkpoint_custom.operations.sweep import WEEK
-from langgraph_checkpoint_custom.retention import perform, sweep_operations
+from langgraph_checkpoint_custom.retention import sweep_operations
 from langgraph_checkpoint_custom.tools.exchange import export_file, import_file
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
 from tests.stores import Client, Store
