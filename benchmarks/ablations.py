@@ -266,7 +266,7 @@ ABLATIONS = [
         BOTH,
         "sync",
         deltas,
-        patches={**_NO_FORMS, "sql.dialect.SqlDialect.insert_checkpoint_on_parent": lambda dialect, row: None},
+        patches=_NO_FORMS,
     ),
     *(
         Ablation(

@@ -241,11 +241,13 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); storing again replaces.
         Source: BaseCheckpointSaver.put.
         """
-        encoded, one = self._encode(config, checkpoint, metadata, new_versions)
-        if one and type(encoded) is Encoded and (self._driver.send(*one) or not encoded.replayed):
-            return self._remember_stored(encoded)
+        encoded = self._encode(config, checkpoint, metadata, new_versions)
         if isinstance(encoded, Offload):
             encoded = encoded.work()
+        if statement := self._one_statement(encoded):
+            reply = self._driver.send(*statement)
+            if reply or not encoded.replayed:  # Without a row, the parent may be missing or locked.
+                return self._remember_stored(encoded)
         if stored := self._driver.run(self._put(encoded)):
             return self._remember_stored(stored)
         return self._remember_stored(self._driver.run(self._put_on_hidden(encoded)))
@@ -258,11 +260,13 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async version of `put`."""
-        encoded, one = self._encode(config, checkpoint, metadata, new_versions)
-        if one and type(encoded) is Encoded and (await self._driver.asend(*one) or not encoded.replayed):
-            return self._remember_stored(encoded)
+        encoded = self._encode(config, checkpoint, metadata, new_versions)
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
+        if statement := self._one_statement(encoded):
+            reply = await self._driver.asend(*statement)
+            if reply or not encoded.replayed:  # Without a row, the parent may be missing or locked.
+                return self._remember_stored(encoded)
         if stored := await self._driver.arun(self._put(encoded)):
             return self._remember_stored(stored)
         return self._remember_stored(await self._driver.arun(self._put_on_hidden(encoded)))
@@ -557,25 +561,22 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> tuple[Encoded | Offload, tuple[Form, Sequence[Any]] | None]:
-        """Encode a checkpoint; if one statement can store it, return that, too.
-
-        One that is stored on its parent may have to be stored in another way: then the reply has no row.
-        """
-        codec, key, dialect = self._codec, key_of(config), self._dialect
+    ) -> Encoded | Offload:
+        """Encode a checkpoint."""
+        codec, key = self._codec, key_of(config)
         before = self._blob_cache.of(self._stored_key(key), codec.cipher) if self._blob_cache.entries else None
-        encoded = encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
-        if (
-            type(encoded) is not Encoded
-            or encoded.large
-            or encoded.references
-            or encoded.claim
-            or self._concurrent_writers != "allow"
-            or not dialect.sends_forms
-            or not (encoded.row.parent_id or encoded.row.checkpoint_ns or dialect.first_put_is_complete)
-        ):
-            return encoded, None
-        return encoded, (dialect.put_on_parent_form if encoded.replayed else dialect.put_form)(encoded.row)
+        return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
+
+    def _one_statement(self, encoded: Encoded) -> tuple[Form, Sequence[Any]] | None:
+        """Return what may store a checkpoint by itself, and its parameters; None if that takes an operation."""
+        row, dialect = encoded.row, self._dialect
+        if not encoded.is_one_row or self._concurrent_writers != "allow" or not dialect.sends_forms:
+            return None
+        if encoded.replayed:
+            return dialect.put_on_parent_form(row)
+        if row.parent_id or row.checkpoint_ns or dialect.first_put_is_complete:
+            return dialect.put_form(row)
+        return None
 
     def _build(self, rows: Sequence[Row]) -> CheckpointTuple | None:
         """Build the checkpoint that a driver has read."""

@@ -154,12 +154,12 @@ class Documents:
         Raises:
             CheckpointConflict: With `only_newest`, the version before is not the newest any more; nothing was stored.
         """
-        encoded = work_out(self._saver._encode(*version)[0])
+        encoded = work_out(self._saver._encode(*version))
         self._finish(version, self._saver.backend.driver.run(self._storing(version, encoded, question, more)))
 
     async def aput(self, version: Version, question: Question | None = None, more: Sequence[RoundTrip] = ()) -> None:
         """Async version of `put`."""
-        encoded, driver = self._saver._encode(*version)[0], self._saver.backend.driver
+        encoded, driver = self._saver._encode(*version), self._saver.backend.driver
         if isinstance(encoded, Offload):
             encoded = await driver.aoffload(encoded)
         self._finish(version, await driver.arun(self._storing(version, encoded, question, more)))

@@ -101,7 +101,12 @@ class Encoded(NamedTuple):
         """Whether it is one row that needs no other row, except the parent if it has `replayed`."""
         return not (self.blobs or self.references or self.claim or self.needs_parent)
 
-    def row_with(self, optional: Collection[str]) -> CheckpointRow:
+    @property
+    def needs_no_row(self) -> bool:
+        """Whether it is one row that needs no other row."""
+        return self.is_one_row and not self.replayed
+
+    def row_naming(self, optional: Collection[str]) -> CheckpointRow:
         """The row with the blobs of those `references` that may be missing and were found, for these channels."""
         found = [ref for ref in self.references if ref.channel in optional and not ref.required]
         return self.row._replace(

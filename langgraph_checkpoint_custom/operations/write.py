@@ -5,11 +5,11 @@ Must not know: SQL, connections, serializers (rows come encoded).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
-from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, one_trip, operation
+from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Row, Steps, one_trip, operation
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.operations.delta_history import HistoryRow, ancestor_rows
@@ -27,11 +27,10 @@ def put(
     If a `DeltaChannel` needs the parent and that is hidden, nothing is stored and the result is None, unless
     `even_if_hidden`: `put_on_hidden` stores it.
 
-    Round trips: 1; on SQLite, where they do not cross a network, 2 if it refers to blobs, has a claim or must be the
-        newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
-        the run continued; the value is then stored again from the checkpoint itself. One more if a `DeltaChannel` needs
-        the parent and it does not exist or is hidden, or on PostgreSQL somebody holds the thread's lock alone. One more
-        if a large checkpoint needs the parent's row first.
+    Round trips: 1; on SQLite, where they do not cross a network, 2 if it refers to blobs or to its parent, has a claim
+        or must be the newest. One more if a blob that it refers to was deleted, because the thread was pruned or
+        deleted while the run continued; the value is then stored again from the checkpoint itself. One more if a large
+        checkpoint needs the parent's row first.
     Rows: one checkpoint, one blob for each new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces the checkpoint.
     Raises: ClaimLost if it has a claim that is not held any more; CheckpointConflict with `only_newest` if the parent
@@ -45,39 +44,46 @@ def put(
         finished = encoded.large.finish(dict(zip(*names, strict=True)))
         whole: Encoded = (yield finished) if isinstance(finished, Offload) else finished
         encoded = whole
-    if encoded.is_one_row and not only_newest:
-        if not encoded.replayed:
-            yield d.insert_checkpoint(encoded.row)
-            return encoded
-        if not even_if_hidden and (attempt := d.insert_checkpoint_on_parent(encoded.row)):
-            (stored,) = yield attempt
-            if stored:
-                return encoded
-    needs_other_rows = encoded.references or encoded.replayed or encoded.claim or only_newest
-    if not needs_other_rows and (rest := d.store_checked(encoded, ())):  # On PostgreSQL, put_checkpoint stores it.
-        yield rest
+    if encoded.needs_no_row and not only_newest:
+        yield d.insert_checkpoint(encoded.row)
         return encoded
-    while True:
-        (rows,) = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=even_if_hidden)
-        optional = [channel for what, channel in rows if what == "optional"]
-        problems = [tuple(row) for row in rows if row[0] != "optional"]
-        if not problems:
-            if rest := d.store_checked(encoded, optional):
-                yield rest
-            return encoded
-        newer = [checkpoint_id for what, checkpoint_id in problems if what == "newer"]
-        if newer:
+    while problems := (yield from _store(d, encoded, only_newest=only_newest, even_if_hidden=even_if_hidden)):
+        if newer := problems.get("newer"):
             raise _conflict(encoded.row, newer[0])
-        if ("claim", None) in problems:
+        if "claim" in problems:
             raise claim_lost(encoded.row.thread_id)
-        if ("parent", None) in problems:
+        if "parent" in problems:
             raise _pruned(encoded.row, encoded.replayed)
-        if ("hidden parent", None) in problems:
+        if "hidden parent" in problems:
             return None
-        if lost := [channel for what, channel in problems if what == "value"]:
-            assert encoded.large is not None  # Only a large checkpoint refers to blobs.
-            again = encoded.large.without(lost)
-            encoded = (yield again) if isinstance(again, Offload) else again
+        assert encoded.large is not None  # Only a large checkpoint refers to blobs.
+        again = encoded.large.without(problems["value"])
+        encoded = (yield again) if isinstance(again, Offload) else again
+    return encoded
+
+
+def _store(
+    d: SqlDialect, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool
+) -> Steps[Mapping[str, Sequence[str]]]:
+    """Store a checkpoint and its blobs; if there are problems, return their names by kind, see `find_problems`."""
+    if trip := d.check_and_store(encoded, only_newest=only_newest, even_if_hidden=even_if_hidden):
+        (rows,) = yield trip
+        return _by_kind(rows)
+    problems: dict[str, list[str]] = {}
+    if encoded.references or encoded.replayed or encoded.claim or only_newest:
+        (rows,) = yield d.find_problems(encoded, only_newest=only_newest, even_if_hidden=even_if_hidden)
+        problems = _by_kind(rows)
+    optional = problems.pop("optional", ())
+    if not problems:
+        yield d.store_checked(encoded, optional)
+    return problems
+
+
+def _by_kind(rows: Sequence[Row]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for kind, name in rows:
+        found.setdefault(kind, []).append(name)
+    return found
 
 
 @operation("exclusive")
@@ -173,7 +179,7 @@ def store_part(
     trips: list[RoundTrip] = []
     for encode in checkpoints:
         encoded = encode()
-        if encoded.is_one_row and not encoded.replayed and not only_newest:
+        if encoded.needs_no_row and not only_newest:
             trips.append(d.insert_checkpoint(encoded.row))
             continue
         if trips:

@@ -284,37 +284,32 @@ class SqlDialect(ABC):
     def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint that is one row, if its parent exists and is not hidden, and its parameters.
 
-        The reply has a row if it was stored. It may be empty for another reason; `put_checkpoint` finds out.
+        The reply has a row if it was stored. It may be empty for another reason; `find_problems` finds out. With Citus
+        it cannot be sent: Citus does not lock rows in a statement that inserts.
         """
 
-    def insert_checkpoint_on_parent(self, row: CheckpointRow) -> RoundTrip | None:
-        """Store a checkpoint with `put_on_parent_form`; None with Citus, where `put_checkpoint` has to do that.
+    def check_and_store(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip | None:
+        """Store a checkpoint and its blobs, unless there are problems; the reply is that of `find_problems`.
 
-        Citus does not lock rows in a statement that inserts.
+        None if no statement does both: then `find_problems` and `store_checked` follow each other in a transaction.
         """
-        if self.layout:
-            return None
-        form, params = self.put_on_parent_form(row)
-        return self._send(form.with_params(params))
+        return None
 
     @abstractmethod
-    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
-        """Store a checkpoint and its blobs, unless something that it needs is missing; `store_checked` completes it.
+    def find_problems(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
+        """Find what keeps a checkpoint from being stored; each row of the reply has a kind and a name.
 
-        Each row of the reply is a problem, and if there are any, nothing was stored:
-
-        - ("value", channel): a blob that the checkpoint refers to is missing.
-        - ("parent", None): the parent is needed and missing.
-        - ("hidden parent", None): the parent is needed and hidden. `even_if_hidden` accepts that.
-        - ("claim", None): the claim of the call is lost.
-        - ("newer", checkpoint_id): the parent is not the newest checkpoint; only with `only_newest`.
-
-        ("optional", channel) is not a problem: a blob that may be missing exists. `store_checked` needs these channels.
+        - "value": a blob that the checkpoint refers to is missing; the name is its channel.
+        - "parent": the parent is needed and missing.
+        - "hidden parent": the parent is needed and hidden. `even_if_hidden` accepts that.
+        - "claim": the claim of the call is lost.
+        - "newer": the parent is not the newest checkpoint, which is named; only with `only_newest`.
+        - "optional" is not a problem: a blob that may be missing exists. `store_checked` needs its channel, the name.
         """
 
     @abstractmethod
-    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
-        """Store the checkpoint, if nothing prevents it, or nothing can; None if `put_checkpoint` stores it already."""
+    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
+        """Store a checkpoint without problems, and its blobs, including the `optional` ones that were found."""
 
     def writes_form(self, rows: Sequence[WriteRow]) -> Form | None:
         """What stores these writes of one task, or None if one statement does not.

@@ -117,8 +117,19 @@ class PostgresDialect(SqlDialect):
         parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
         return self._shared.layout.put_on_parent, (*self.put_form(row)[1], *parent, self._schema)
 
-    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
-        """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""
+    def check_and_store(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip | None:
+        """Store a checkpoint and its blobs, unless there are problems; None with Citus, which has no such statement."""
+        if self.layout:
+            return None
+        trip = self._putting("put_checkpoint", encoded, only_newest=only_newest, even_if_hidden=even_if_hidden)
+        return trip._replace(after=(*self._arming(encoded.row), *trip.after))
+
+    def find_problems(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
+        """Find what keeps a checkpoint from being stored in distributed tables."""
+        return self._putting("put_problems", encoded, only_newest=only_newest, even_if_hidden=even_if_hidden)
+
+    def _putting(self, name: str, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
+        """Send a statement about a checkpoint and its blobs, after taking the thread's lock."""
         thread_id = encoded.row.thread_id
         params = {
             **_checkpoint_params(encoded.row),
@@ -130,16 +141,11 @@ class PostgresDialect(SqlDialect):
         }
         # With `only_newest`, the second of two concurrent puts has to see the first, so each holds the lock alone.
         locks = self._lock(thread_id) if only_newest else self._share(thread_id)
-        if self.layout:
-            return self._send(self.statement("put_problems", **params), locks=locks)
-        trip = self._send(self.statement("put_checkpoint", **params), locks=locks)
-        return trip._replace(after=(*self._arming(encoded.row), *trip.after))
+        return self._send(self.statement(name, **params), locks=locks)
 
-    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
-        """Store the blobs and the checkpoint in distributed tables; otherwise `put_checkpoint` does that, too."""
-        if self.layout is None:
-            return None
-        row = encoded.row_with(optional) if optional else encoded.row
+    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
+        """Store the blobs and the checkpoint in distributed tables."""
+        row = encoded.row_naming(optional) if optional else encoded.row
         location = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
         blobs = [self.statement("put_blobs", **location, **_blob_params(encoded))] if encoded.blobs else []
         form, params = self.put_form(row)

@@ -93,8 +93,8 @@ class SqliteDialect(SqlDialect):
         thread_id, *rest = self.put_form(row)[1]
         return self._shared.layout.put_on_parent, (thread_id, row.checkpoint_ns, row.parent_id, *rest)
 
-    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
-        """Read the problems. No other transaction writes between this and `store_checked`."""
+    def find_problems(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
+        """Find the problems. No other transaction writes between this and `store_checked`."""
         row = encoded.row
         params = {
             "thread_id": row.thread_id,
@@ -111,7 +111,7 @@ class SqliteDialect(SqlDialect):
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
         """Store the blobs and the checkpoint."""
-        row = encoded.row_with(optional) if optional else encoded.row
+        row = encoded.row_naming(optional) if optional else encoded.row
         location = self.stored_thread(row.thread_id), row.checkpoint_ns
         blobs = [location + blob for blob in encoded.blobs]
         put = [Statement("put_blobs", self._texts["put_blobs"], blobs)] if blobs else []

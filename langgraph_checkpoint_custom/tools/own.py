@@ -158,7 +158,7 @@ class OwnThreads:
             )
 
     def _encoded(self, arguments: Sequence[Any]) -> Any:
-        return work_out(self._saver._encode(*arguments)[0])
+        return work_out(self._saver._encode(*arguments))
 
     # What was moved
 

@@ -8,7 +8,7 @@
 -- put_checkpoint in two parts: Citus has no statement that inserts into two tables. If there are no problems, put_blobs
 -- and insert_checkpoint follow in the same transaction. 'optional' are the blobs that may be missing and are not.
 -- include: with_problems
-SELECT what, channel FROM problems
+SELECT problem, name FROM problems
 UNION ALL
 SELECT 'optional', channel FROM refs WHERE found AND NOT required
 

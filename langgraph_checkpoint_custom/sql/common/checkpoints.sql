@@ -12,7 +12,7 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
 -- fragment: problems_without_blobs
 -- Why a checkpoint cannot be stored, apart from missing blobs. A checkpoint without a parent begins a namespace, or its
 -- parent was deleted with all others.
-SELECT 'claim' AS what, NULL AS channel WHERE CAST(%(claim)s AS text) IS NOT NULL AND NOT EXISTS (
+SELECT 'claim' AS problem, NULL AS name WHERE CAST(%(claim)s AS text) IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
 )
 UNION ALL

@@ -90,7 +90,7 @@ WITH refs AS MATERIALIZED (
         LIMIT 1
     ) AS stored ON true
 ), problems AS MATERIALIZED (
-    SELECT 'value' AS what, channel FROM refs WHERE required AND NOT found
+    SELECT 'value' AS problem, channel AS name FROM refs WHERE required AND NOT found
     UNION ALL
     -- include: problems_without_blobs
 )
@@ -121,7 +121,7 @@ FROM unnest(
     WHERE NOT EXISTS (SELECT FROM problems)
     -- include: replace_checkpoint
 )
-SELECT what, channel FROM problems
+SELECT problem, name FROM problems
 
 -- name: insert_writes
 -- Many writes, of one call or of a batch, or some with a claim. Each column is an array.
