@@ -172,15 +172,22 @@ def build_tuple(
     head, *others = rows
     blobs: Blobs = _by_name(others) if head[_CHANNELS] else {}
     others = [row for row in others if row[0] != "blob"]
+    error = None
     try:
         if found := _ordinary(d, codec, head, others, blobs):
             if remember:
                 remember(head[1], head[2], head[3], _known(d, codec, head, blobs) if blobs else None)
             return found
-    except Exception:  # Any error that an object raises: reading it in the other way raises one with its location.
-        _build_any(d, codec, next_version, remember, _CheckpointRows(TupleRow._make(head), others, blobs))
-        raise
-    return _build_any(d, codec, next_version, remember, _CheckpointRows(TupleRow._make(head), others, blobs))
+    except Exception as raised:  # What is stored raises an error below, which has its location.
+        error = raised
+    decoder = Decoder(codec, *head[1:4])
+    metadata = decoder.metadata(*head[10:12])
+    whole = _CheckpointRows(TupleRow._make(head), others, blobs).build(d, decoder, next_version, metadata)
+    if error:  # It came from outside, such as a signal handler.
+        raise error
+    if remember:
+        remember(head[1], head[2], head[3], decoder.known)
+    return whole
 
 
 def _ordinary(
@@ -244,18 +251,6 @@ def _known(d: SqlDialect, codec: ValueCodec, head: Row, blobs: Blobs) -> KnownBl
         if codec.is_large(MSGPACK, data)
     }
     return KnownBlobs(versions, large)
-
-
-def _build_any(
-    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, remember: Remember | None, one: _CheckpointRows
-) -> CheckpointTuple:
-    """Build any checkpoint."""
-    thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
-    decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id)
-    found = one.build(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
-    if remember:
-        remember(thread_id, checkpoint_ns, checkpoint_id, decoder.known)
-    return found
 
 
 def build_tuples(
