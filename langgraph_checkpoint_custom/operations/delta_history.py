@@ -77,8 +77,8 @@ def ancestor_rows(
     """Return the ancestors back to the farthest seed, and the channels that need a deleted ancestor.
 
     Each row is an id range, nearest first: all checkpoints from `key` down to `checkpoint_id`, each of which is the
-    parent of the next higher one. `name` is the parent of the last one, `channels` are those with a seed in the last
-    one, and `idx` is the number of channels that had no seed before this range.
+    parent of the next higher one. `name` is the parent of the last one, and `channels` are those with a seed in the
+    last one.
 
     The `channels` of the target are all that have a value there; these are never reported as missing. `versions` of
     the target and of a range are the names of delta channels if the checkpoint is hidden.

@@ -78,7 +78,7 @@ SELECT
 FROM target
 UNION ALL
 SELECT
-    'range', r.bottom, r.parent_id, r.top, NULL, cardinality(r.unseeded), c.checkpoint_type, c.checkpoint,
+    'range', r.bottom, r.parent_id, r.top, NULL, NULL, c.checkpoint_type, c.checkpoint,
     ARRAY(SELECT o FROM unnest(r.unseeded) AS o WHERE o <> ALL (r.unseeded_after)), r.replayed
 FROM ranges r
 LEFT JOIN LATERAL (

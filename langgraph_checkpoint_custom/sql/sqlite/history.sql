@@ -76,7 +76,7 @@ SELECT
 FROM target
 UNION ALL
 SELECT
-    'range', r.bottom, r.parent_id, r.top, NULL, json_array_length(r.unseeded), c.checkpoint_type, c.checkpoint, (
+    'range', r.bottom, r.parent_id, r.top, NULL, NULL, c.checkpoint_type, c.checkpoint, (
         SELECT json_group_array(value) FROM json_each(r.unseeded)
         WHERE value NOT IN (SELECT value FROM json_each(r.unseeded_after))
     ), r.replayed
