@@ -585,8 +585,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _build_page(self, page: Page, rows: Sequence[Row]) -> Sequence[CheckpointTuple]:
         """Build the checkpoints of a page that a driver has read."""
         if page.limit == 1:
-            one = build_tuple(self._dialect, self._codec, self.get_next_version, None, rows)
-            return [one] if one else ()
+            found = build_tuple(self._dialect, self._codec, self.get_next_version, None, rows)
+            return [found] if found else ()
         return build_tuples(self._dialect, self._codec, self.get_next_version, rows, ())
 
     def _put(self, encoded: Encoded) -> Operation[Encoded | None]:

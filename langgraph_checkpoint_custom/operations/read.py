@@ -101,9 +101,9 @@ def get_with_writes(
     tuples = []
     for reply in replies:
         rows = d.rows(reply)
-        one = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
-        if one:
-            tuples.append((one, writes_of(rows)))
+        found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
+        if found:
+            tuples.append((found, writes_of(rows)))
     return tuples
 
 
@@ -182,12 +182,13 @@ def build_tuple(
         error = raised
     decoder = Decoder(codec, *head[1:4])
     metadata = decoder.metadata(*head[10:12])
-    whole = _CheckpointRows(TupleRow._make(head), others, blobs).build(d, decoder, next_version, metadata)
+    whole = _CheckpointRows(TupleRow._make(head), others, blobs)
+    found = whole.build(d, decoder, next_version, metadata)
     if error:  # It came from outside, such as a signal handler.
         raise error
     if remember:
         remember(head[1], head[2], head[3], decoder.known)
-    return whole
+    return found
 
 
 def _ordinary(
@@ -273,10 +274,10 @@ def build_tuples(
     heads.sort(key=itemgetter(3, 1, 2), reverse=True)
     tuples = []
     for head in heads:
-        one = head, others.get(head[1:4], ()), blobs.get(head[1:3], {})
+        writes, values = others.get(head[1:4], ()), blobs.get(head[1:3], {})
         error = None
         try:
-            if found := _ordinary(d, codec, *one):
+            if found := _ordinary(d, codec, head, writes, values):
                 if not wanted or matches(found.metadata, wanted, contains=d.filter_contains):
                     tuples.append(found)
                 continue
@@ -285,8 +286,8 @@ def build_tuples(
         decoder = Decoder(codec, *head[1:4])
         metadata = decoder.metadata(*head[10:12])
         if matches(metadata, wanted, contains=d.filter_contains):
-            any_one = _CheckpointRows(TupleRow._make(head), *one[1:])
-            tuples.append(any_one.build(d, decoder, next_version, metadata))
+            whole = _CheckpointRows(TupleRow._make(head), writes, values)
+            tuples.append(whole.build(d, decoder, next_version, metadata))
             if error:  # It came from outside, such as a signal handler.
                 raise error
     return tuples
