@@ -12,6 +12,13 @@ import yaml  # type: ignore[import-untyped]
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
+# What a job may do beside reading: publish the site, and prove to the package index which workflow it is.
+MAY_WRITE = {
+    "ci.yml": {},
+    "release.yml": {"publish": {"id-token": "write"}},
+    "site.yml": {"deploy": {"pages": "write", "id-token": "write"}},
+}
+
 
 def steps(workflow: Path) -> list[dict[str, Any]]:
     jobs = yaml.safe_load(workflow.read_text("utf-8"))["jobs"]
@@ -31,6 +38,17 @@ def test_a_workflow_calls_what_exists(workflow: Path) -> None:
     assert set(re.findall(r"^just ([\w-]+)", commands, re.MULTILINE)) <= recipes
     assert {extra for each in re.findall(r"'\.\[([\w,-]+)\]'", commands) for extra in each.split(",")} <= extras
     assert all((ROOT / path).exists() for path in re.findall(r"^bash (\S+)", commands, re.MULTILINE))
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_runs_pinned_actions_and_may_do_little(workflow: Path) -> None:
+    """A tag of an action can be moved to other code, a commit cannot."""
+    program = yaml.safe_load(workflow.read_text("utf-8"))
+    actions = [step["uses"] for step in steps(workflow) if "uses" in step]
+    assert [action for action in actions if not re.search("@[0-9a-f]{40}$", action)] == []
+    assert program["permissions"] == {"contents": "read"}
+    jobs = {name: job["permissions"] for name, job in program["jobs"].items() if "permissions" in job}
+    assert jobs == MAY_WRITE[workflow.name]
 
 
 def test_there_are_workflows_for_tests_release_and_site() -> None:
