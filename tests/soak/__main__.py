@@ -1,9 +1,10 @@
 """Run the soak: `python -m tests.soak --seconds 3600`, before a release.
 
-Workers play turns on each database. Meanwhile they are killed and restarted, the server of PostgreSQL is stopped at
-once and started again, threads are pruned and swept, and after a third of the time a newer version migrates the tables,
-so that both versions run side by side. In the end, each thread is checked by both versions, and the tables row by row.
-The report is written as Markdown and JSON. It ends with 1 if something is wrong.
+Workers play turns on each database, with the sync or the async methods. Meanwhile they are killed and restarted, the
+server of PostgreSQL is stopped at once and started again, threads are pruned and swept, and after a third of the time a
+newer version migrates the tables, so that both versions run side by side. Each turn checks its thread. In the end, each
+thread is checked, and the tables row by row. The report is written as Markdown and JSON. It ends with 1 if something is
+wrong.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ WORKER = Path(__file__).with_name("worker.py")
 class Worker(Application):
     """A process of `worker.py`, which prints what it has to report."""
 
-    def __init__(self, package: Path, url: str, name: str, seed: int) -> None:
-        super().__init__(WORKER, package, url, name, str(seed))
+    def __init__(self, package: Path, url: str, name: str, seed: int, api: str) -> None:
+        super().__init__(WORKER, package, url, name, str(seed), api)
         self.name = name
 
 
@@ -81,9 +82,9 @@ class Soak:
         self._check()
 
     def _start(self, name: str) -> Worker:
-        package = self.chance.choice(self.usable)
-        self.did[f"start of version {self.versions.index(package) + 1}"] += 1
-        return Worker(package, self.store.url, name, self.chance.randrange(10**6))
+        package, api = self.chance.choice(self.usable), self.chance.choice(["sync", "async"])
+        self.did[f"start of version {self.versions.index(package) + 1}, {api}"] += 1
+        return Worker(package, self.store.url, name, self.chance.randrange(10**6), api)
 
     def _ended(self, worker: Worker, *, kill: bool) -> None:
         if not kill:
@@ -137,7 +138,7 @@ class Soak:
             self.did["stop of the server"] += 1
 
     def _check(self) -> None:
-        """Check each thread, the tables, and that both versions agree."""
+        """Check each thread, and the tables."""
         with open_saver(self.store.url) as saver:
             graph = graph_on(saver)
             for thread in saver.threads():

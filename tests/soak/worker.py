@@ -1,4 +1,4 @@
-"""A worker of the soak, with whichever version is first on the path: `worker.py <package> <url> <name> <seed>`.
+"""A worker of the soak, with whichever version is first on the path: `worker.py <package> <url> <name> <seed> <api>`.
 
 It runs turns on its threads until it is killed or a line is read. Everything in a thread's state follows from the
 number of its last turn, so whoever reads a thread can check all of it. A line of JSON reports each turn that was
@@ -8,6 +8,7 @@ imported.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -128,6 +129,26 @@ def graph_on(saver: Any) -> Any:
     return builder.compile(checkpointer=saver)
 
 
+class OnLoop:
+    """The async methods of a graph, on an event loop that runs in an OS thread of its own."""
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def invoke(self, *arguments: Any, **options: Any) -> Any:
+        """`ainvoke`; its nodes run in workers, where the subgraph is called with `invoke`."""
+        return self._run(self._graph.ainvoke(*arguments, **options))
+
+    def get_state(self, config: Any) -> Any:
+        """`aget_state`."""
+        return self._run(self._graph.aget_state(config))
+
+    def _run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
 def play(graph: Any, thread_id: str) -> int:
     """Check a thread, finish the turn that a kill has interrupted, or play the next one; returns its number."""
     config = {"configurable": {"thread_id": thread_id}}
@@ -157,9 +178,8 @@ def check(thread_id: str, state: dict[str, Any]) -> None:
     assert not wrong, f"{thread_id} after turn {found['turn']}: {wrong}: {[found[each] for each in wrong]!r:.500}"
 
 
-def turns(saver: Any, name: str, chance: random.Random) -> Iterator[tuple[str, Any, Any]]:
+def turns(saver: Any, graph: Any, name: str, chance: random.Random) -> Iterator[tuple[str, Any, Any]]:
     """Play forever: what to report."""
-    graph = graph_on(saver)
     for number in range(1, sys.maxsize):
         thread_id = f"{name} {chance.randrange(THREADS)}"
         try:
@@ -173,8 +193,8 @@ def turns(saver: Any, name: str, chance: random.Random) -> Iterator[tuple[str, A
             yield "error", thread_id, type(error).__name__
 
 
-def main(package: str, url: str, name: str, seed: str) -> None:
-    """Play until a line is read."""
+def main(package: str, url: str, name: str, seed: str, api: str) -> None:
+    """Play until a line is read, with the sync or the async methods."""
     assert langgraph_checkpoint_custom.__file__.startswith(package + os.sep), langgraph_checkpoint_custom.__file__
     stop = threading.Event()
 
@@ -184,7 +204,8 @@ def main(package: str, url: str, name: str, seed: str) -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     with open_saver(url) as saver:
-        for report in turns(saver, name, random.Random(seed)):
+        graph = graph_on(saver)
+        for report in turns(saver, OnLoop(graph) if api == "async" else graph, name, random.Random(seed)):
             print(json.dumps(report), flush=True)
             if stop.is_set():
                 break
