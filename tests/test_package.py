@@ -133,11 +133,13 @@ def installed(folder: Path, *wanted: str) -> Path:
 
 @pytest.mark.timeout(600)
 def test_the_readmes_install_line_brings_what_its_example_needs(wheel: Path, tmp_path: Path) -> None:
-    """The line with the wheel in place of the clone; the second run of the example remembers the first one."""
+    """The line, with the wheel in place of the package; the second run of the example remembers the first one."""
     readme = (ROOT / "README.md").read_text("utf-8")
     ((*command, package, langgraph),) = map(shlex.split, re.findall(r"^(pip install .*)$", readme, re.MULTILINE))
-    assert (command, package[0]) == (["pip", "install"], ".")
-    python = installed(tmp_path, f"{wheel}{package[1:]}", langgraph)
+    assert command == ["pip", "install"]
+    name, bracket, extras = package.partition("[")
+    assert name in (".", "langgraph-checkpoint-custom")
+    python = installed(tmp_path, f"{wheel}{bracket}{extras}", langgraph)
     (example,) = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
     said: list[str] = []
     for _ in range(2):
