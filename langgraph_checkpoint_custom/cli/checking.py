@@ -81,7 +81,7 @@ def _lines(found: Verified, location: str) -> list[tuple[str, str, str]]:
 @command("yes", "tenant", "no_tenants")
 def doctor(
     options: Options,
-    fix: Annotated[bool, option("delete values, chunks and labels that are not in use", "--fix")] = False,
+    fix: Annotated[bool, option("delete values, chunks, labels and writes that are not in use", "--fix")] = False,
 ) -> None:
     """Check the tables: orphaned rows, missing values and chunks, ids out of order, missing indexes."""
     with options.opened(may_be_anothers=True, reads=not fix, lists=True) as saver:
@@ -94,7 +94,7 @@ def doctor(
             )
             raise typer.Exit(1)
         if fix:
-            options.confirm("Delete unused values, unused chunks and dangling labels?")
+            options.confirm("Delete unused values, unused chunks, dangling labels and late writes?")
         counts, examples, fixed = _look_through(saver, options.tenants, fix=fix)
     repairable = sum(counts[check.name] for check in CHECKS if check.repairable)
     rest = any(counts[check.name] for check in CHECKS if check.wrong and not check.repairable)

@@ -69,6 +69,12 @@ CHECKS = (
         repairable=True,
     ),
     Check(
+        "late write",
+        "writes to a checkpoint that does not exist, older than the newest one: they were stored after it was deleted; "
+        "--fix deletes them",
+        repairable=True,
+    ),
+    Check(
         "write without a checkpoint",
         "writes of a thread that has no checkpoint: its run has just started, or died; if it died, delete the thread",
         wrong=False,
@@ -128,6 +134,9 @@ def problems(
         found.append(Finding(check, d.own_thread_id(stored), checkpoint_ns, [str(name) for name in names]))
 
     places = {tuple(row[:3]) for row in checkpoints}
+    threads = {row[0] for row in checkpoints}
+    newest: dict[tuple[str, ...], str] = {}
+    parents = set()
     values = {tuple(row[:4]) for row in blobs}
     used = set()
     for *space, checkpoint_id, parent_id, hidden, channels, versions in checkpoints:
@@ -135,6 +144,9 @@ def problems(
             used.add((*space, *blob))
             if (*space, *blob) not in values:
                 add("missing value", *space, checkpoint_id, *blob)
+        parents.add((*space, parent_id))
+        if not hidden:
+            newest[tuple(space)] = max(checkpoint_id, newest.get(tuple(space), ""))
         if parent_id is not None and not hidden and (*space, parent_id) not in places:
             add("deleted parent", *space, checkpoint_id, parent_id)
         if parent_id is not None and parent_id > checkpoint_id:
@@ -150,14 +162,23 @@ def problems(
     for *place, name in labels:
         if tuple(place) not in places:
             add("dangling label", *place, name)
-    for write in writes:
-        add("write without a checkpoint", *write)
+    needed = places | parents  # A checkpoint in an old format has sends in the writes to its parent.
+    for stored, checkpoint_ns, checkpoint_id in writes:
+        if (stored, checkpoint_ns, checkpoint_id) in needed:
+            continue
+        if stored not in threads:
+            add("write without a checkpoint", stored, checkpoint_ns, checkpoint_id)
+        # A later one may still be stored: of a subgraph call, until the root graph has gone on.
+        elif checkpoint_id < newest.get((stored, checkpoint_ns), newest.get((stored, ""), "")):
+            add("late write", stored, checkpoint_ns, checkpoint_id)
     return found
 
 
 @operation("exclusive")
 def repair(d: SqlDialect, thread_id: str) -> Steps[int]:
-    """Delete the values, chunks and labels of a thread that are unused; returns the number of rows.
+    """Delete the values, chunks and labels of a thread that are unused, and late writes.
+
+    Returns their number; writes to one checkpoint count once.
 
     Round trips: 1, or 2 if there are any.
     Idempotent: yes.
@@ -171,7 +192,9 @@ def repair(d: SqlDialect, thread_id: str) -> Steps[int]:
         for channel, version in [one.names]
     ]
     labels = [one.names[-1] for one in found if one.check == "dangling label"]
-    if blobs or labels:
+    late = [(one.checkpoint_ns, *one.names) for one in found if one.check == "late write"]
+    if blobs or labels or late:
         unlabelled = d.ask_each("delete_label", [{"name": name} for name in labels], thread_id=thread_id)
-        yield one_trip([d.delete_blobs(thread_id, blobs), unlabelled])
-    return len(blobs) + len(labels)
+        written = d.ask_keys("delete_writes", thread_id, late)
+        yield one_trip([d.delete_blobs(thread_id, blobs), unlabelled, written])
+    return len(blobs) + len(labels) + len(late)

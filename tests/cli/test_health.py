@@ -103,7 +103,7 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
         "id before its parent": 1,
         "unused value": 1,
         "dangling label": 1,
-        "write without a checkpoint": 2,
+        "write without a checkpoint": 1,
     }
     assert found(own_cli) == expected
     for page in (0, 1, 2, 3):
@@ -117,6 +117,27 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
     assert report["fixed"] == 2
     del expected["unused value"], expected["dangling label"]
     assert found(own_cli) == expected
+
+
+@pytest.mark.leaves_damage("the checkpoints of some writes are never stored")
+def test_late_writes_are_found_and_deleted(own_cli: Cli) -> None:
+    """Those of a task that was cancelled, and whose checkpoint a prune has deleted; not those of a run that goes on."""
+    later: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "z"}}
+    called: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "call:1", "checkpoint_id": "z"}}
+    with own_cli.store.open() as saver:
+        stored = [put(saver, "t", a=1)]
+        for step in range(3):
+            stored.append(put(saver, "t", stored[-1], metadata(step), a=step))
+        saver.prune(["t"])
+        assert found(own_cli, code=0) == {}
+        finished: Any = {"configurable": {**stored[0]["configurable"], "checkpoint_ns": "call:0"}}
+        for each in (stored[0], stored[2], stored[3], later, finished, called):
+            saver.put_writes(each, [("a", 1), ("b", 2)], "task")
+        assert found(own_cli) == {"late write": 3}
+        assert own_cli.json("doctor", "--fix", "--yes")["fixed"] == 3
+        assert found(own_cli, code=0) == {}
+        kept = Database(own_cli.store).run("SELECT DISTINCT checkpoint_ns, checkpoint_id FROM writes ORDER BY 1, 2")
+        assert kept == [("", id_of(stored[3])), ("", "z"), ("call:1", "z")]
 
 
 @pytest.mark.leaves_damage("a checkpoint is deleted by hand")

@@ -66,8 +66,6 @@ SELECT thread_id, checkpoint_ns, checkpoint_id, name
 FROM langgraph_checkpoint.labels WHERE thread_id >= %(bottom)s AND thread_id < %(top)s
 
 -- name: doctor_writes
--- The writes of threads without a checkpoint.
-SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx FROM langgraph_checkpoint.writes
-WHERE thread_id >= %(bottom)s AND thread_id < %(top)s AND thread_id NOT IN (
-    SELECT thread_id FROM langgraph_checkpoint.checkpoints WHERE thread_id >= %(bottom)s AND thread_id < %(top)s
-)
+-- The checkpoints to which there are writes.
+SELECT DISTINCT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.writes
+WHERE thread_id >= %(bottom)s AND thread_id < %(top)s
