@@ -300,6 +300,14 @@ class Removal:
         """Whether there was a checkpoint that was not hidden."""
         return place in self._rows and not self._rows[place].hidden
 
+    def chosen_visible(self) -> int:
+        """Return the number of chosen checkpoints that were not hidden."""
+        return sum(map(self.was_visible, self._chosen))
+
+    def changes(self) -> bool:
+        """Whether a checkpoint is deleted or becomes hidden."""
+        return bool(self.gone or self.hidden)
+
     def empties(self) -> bool:
         """Whether no checkpoint remains."""
         return len(self.gone) == len(self._rows)

@@ -153,16 +153,48 @@ def _decide(
     """
     names = ["select_outline", "select_labels", *(["select_written"] if run_ids else [])]
     rows, labels, *written = yield d.ask(*names, lock="alone", thread_id=thread_id, run_ids=d.array(run_ids))
+    removal = yield from _removal(d, thread_id, choose, rows, labels)
+    return removal, [(checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in chain(*written)]
+
+
+def decide(
+    d: SqlDialect, thread_id: str, choose: Callable[[Outline], Set[Place]], most: int | None = None
+) -> Steps[Removal | None]:
+    """Decide what becomes of a thread, without a lock, or with one that is held already.
+
+    Returns None if it has more than `most` checkpoints, or none at all.
+
+    Round trips: 1, or 2 if there are checkpoints older than format 4.
+    """
+    outlined = d.ask("select_outline", thread_id=thread_id)
+    if most is not None:
+        outlined = d.ask("select_short_outline", thread_id=thread_id, limit=most + 1)
+    rows, labels = yield one_trip([outlined, d.ask("select_labels", thread_id=thread_id)])
+    if not rows or (most is not None and len(rows) > most):
+        return None
+    return (yield from _removal(d, thread_id, choose, rows, labels))
+
+
+def _removal(
+    d: SqlDialect,
+    thread_id: str,
+    choose: Callable[[Outline], Set[Place]],
+    rows: Sequence[Row],
+    labels: Sequence[Row],
+) -> Steps[Removal]:
+    """Decide what becomes of a thread by its outline and labels.
+
+    Round trips: 0, or 1 if there are checkpoints older than format 4.
+    """
     sends = yield from sends_for(d, thread_id, rows)
 
-    def decide() -> Removal:
+    def work() -> Removal:
         places = {name: (checkpoint_ns, checkpoint_id) for name, checkpoint_ns, checkpoint_id in labels}
         outline = Outline(rows, places, sends)
         with reading_names(thread_id):
             return Removal(outline, choose(outline))
 
-    removal = yield from offload(len(rows) * DECISION_BYTES, decide)
-    return removal, [(checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in chain(*written)]
+    return (yield from offload(len(rows) * DECISION_BYTES, work))
 
 
 def sends_for(d: SqlDialect, thread_id: str, rows: Sequence[Row]) -> Steps[set[Place]]:

@@ -13,24 +13,24 @@ rule has found is late by a week, and never missed.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from hashlib import sha256
 from math import inf
-from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Row, Steps, offload, one_trip, operation, together
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, one_trip, operation, together
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.filter import Condition, matches
 from langgraph_checkpoint_custom.model.id_times import ids_between
 from langgraph_checkpoint_custom.model.keys import Key, Range, right_above
-from langgraph_checkpoint_custom.model.outline import Outline, Place, Removal, reading_names, superseded
+from langgraph_checkpoint_custom.model.outline import superseded
 from langgraph_checkpoint_custom.model.records import SweepStatus, time_from
-from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, remove, sends_for
+from langgraph_checkpoint_custom.operations.delete import decide, remove
 from langgraph_checkpoint_custom.operations.sizes import ALL, SizeRow, Total
 from langgraph_checkpoint_custom.operations.thread_states import waiting
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -48,7 +48,8 @@ ARMED = 500
 COUNTED = 10_000
 # Threads that are due, for one statement.
 DUE = 200
-# Threads that a sweep looks at together, and the checkpoints of the longest of them: all are in memory, and a document.
+# Threads that a sweep looks at together, and the namespaces and checkpoints of the longest of them: all are in memory,
+# and a document.
 TOGETHER, SHORT = 50, 100
 # New checkpoints, for one statement; the list of their threads is armed.
 GROWN = 500
@@ -148,26 +149,42 @@ class Outcome(NamedTuple):
 def sweep_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Policy, now: float) -> Steps[Outcome]:
     """Delete what a policy does not keep of a thread, and say when to visit it again.
 
-    Round trips: 3, with the end of the transaction, for a thread that stays as it is; one more if its time or its
-        metadata decides. If something is deleted, one more than that, and then as `prune_thread`.
-    Rows: all checkpoints of the thread, without values.
+    Round trips: 2 for a thread that is deleted, with the end of the transaction; 3 for one that stays as it is, or one
+        less if all its checkpoints are kept. If some are deleted, one more, and then as `prune_thread`. One more for a
+        thread with a time to live that is over.
+    Rows: the newest checkpoint of each namespace; all of the thread, without values, if some of them are to go.
     Idempotent: yes.
     """
     found = yield from _verdict(d, codec, thread_id, policy, now, lock="alone")
     if found is None:
         yield d.ask("drop_thread", thread_id=thread_id)
         return Outcome()
-    removal = found.removal
+    if found.keep == 0:
+        # If a run has stored its next checkpoint since, the thread stays, and is visited again.
+        (is_gone, checkpoints, freed) = yield from _delete_counted(d, thread_id, found.checkpoints)
+        return Outcome(found.applies, is_gone, checkpoints, freed)
+    removal = (yield from decide(d, thread_id, partial(superseded, keep=found.keep))) if found.keep else None
     again = d.ask("rearm_thread", thread_id=thread_id, due_at=found.due_at, seen=found.seen)
-    if not (removal.gone or removal.hidden):
+    if removal is None or not removal.changes():
         yield again
         return Outcome(found.applies)
     sizes = d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL).statements
     more = d.ask("delete_all_writes", thread_id=thread_id).statements if removal.empties() else ()
     (before,) = yield from remove(d, thread_id, removal, first=sizes, more=more)
     *_, after = yield again._replace(statements=[*(() if removal.empties() else again.statements), *sizes])
-    # If a run has stored its next checkpoint meanwhile, the thread stays, and is visited again.
-    return Outcome(found.applies, not after, found.removed, max(0, _bytes(before) - _bytes(after)))
+    return Outcome(found.applies, not after, removal.chosen_visible(), max(0, _bytes(before) - _bytes(after)))
+
+
+def _delete_counted(d: SqlDialect, thread_id: str, checkpoints: int) -> Steps[tuple[bool, int, int]]:
+    """Delete all rows of a thread, if it has this number of checkpoints. Its lock is held.
+
+    Returns whether it has, how many checkpoints were not hidden, and the bytes of all values.
+
+    Round trips: 1.
+    """
+    ((reply,), *_) = yield d.ask("delete_counted", thread_id=thread_id, checkpoints=checkpoints)
+    is_gone, visible, freed = reply
+    return bool(is_gone), visible, int(freed)
 
 
 class Kept(NamedTuple):
@@ -192,15 +209,23 @@ def kept_threads(
 ) -> Steps[Sequence[Kept]]:
     """Return those of some threads that stay as they are. The others are long, or something of them may go.
 
-    Round trips: 1 for all threads; one more if times or metadata decide.
-    Rows: up to 101 checkpoints of each thread, without values.
+    Round trips: 1 for all threads; one more if some may have superseded checkpoints, and one if a time to live is over.
+    Rows: the newest checkpoint of each namespace, of up to 100; of threads that may have superseded checkpoints, up to
+        101 checkpoints, without values.
     """
-    verdicts = yield from together([_verdict(d, codec, each, policy, now, most=SHORT) for each in thread_ids])
-    return [
-        Kept(thread_id, found.applies, found.due_at, found.seen)
-        for thread_id, found in zip(thread_ids, verdicts, strict=True)
-        if found and found.seen is not None and not (found.removal.gone or found.removal.hidden)
-    ]
+    found = yield from together([_kept(d, codec, each, policy, now) for each in thread_ids])
+    return [each for each in found if each]
+
+
+def _kept(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Policy, now: float) -> Steps[Kept | None]:
+    found = yield from _verdict(d, codec, thread_id, policy, now, most=SHORT)
+    if found is None or found.seen is None or found.keep == 0:
+        return None
+    if found.keep is not None:
+        removal = yield from decide(d, thread_id, partial(superseded, keep=found.keep), most=SHORT)
+        if removal is None or removal.changes():
+            return None
+    return Kept(thread_id, found.applies, found.due_at, found.seen)
 
 
 @operation("write")
@@ -230,35 +255,72 @@ def put_off(d: SqlDialect, thread_id: str, due_at: float) -> Steps[None]:
 def look_at_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Policy, now: float) -> Steps[Outcome]:
     """Return what `sweep_thread` would do. Only the bytes of threads that it would delete are counted.
 
-    Round trips: 1; one more if its time or its metadata decides, and one more if it would be deleted.
-    Rows: all checkpoints of the thread, without values.
+    Round trips: 1; one more if something would be deleted, and one for a thread with a time to live that is over.
+    Rows: as `sweep_thread`; all rows of a thread that would be deleted are counted.
     """
     found = yield from _verdict(d, codec, thread_id, policy, now)
     if found is None:
         return Outcome()
-    freed = 0
-    if found.removal.empties():
+    if found.keep == 0:
         (sizes,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
-        freed = _bytes(sizes)
-    return Outcome(found.applies, found.removal.empties(), found.removed, freed)
+        total = Total(map(SizeRow._make, sizes))
+        return Outcome(found.applies, True, total.rows["checkpoint"], total.bytes)
+    removal = (yield from decide(d, thread_id, partial(superseded, keep=found.keep))) if found.keep else None
+    if removal is None:
+        return Outcome(found.applies)
+    return Outcome(found.applies, removal.empties(), removal.chosen_visible())
+
+
+class _Visit(NamedTuple):
+    """What decides about a thread, of those of its checkpoints that are not hidden; of all if these are.
+
+    Attributes:
+        checkpoint_ns: The namespace of the newest checkpoint of all namespaces.
+        checkpoint_id: Its id.
+        document_type: How its document is stored.
+        document: The document.
+        first_ns: The first namespace that has a checkpoint.
+        first_id: The newest checkpoint there.
+        metadata_type: How its metadata is stored.
+        metadata: The metadata.
+        due_at: When the thread was due, if it has a row.
+        ttl_seconds: Its own time to live, if it has one.
+        strategy: What is done after that.
+        label: One of the names of its labels.
+        namespaces: The number of its namespaces.
+    """
+
+    checkpoint_ns: str
+    checkpoint_id: str
+    document_type: str
+    document: bytes
+    first_ns: str
+    first_id: str
+    metadata_type: str
+    metadata: bytes
+    due_at: float | None
+    ttl_seconds: float | None
+    strategy: str | None
+    label: str | None
+    namespaces: int
 
 
 class _Verdict(NamedTuple):
     """What a sweep does with a thread.
 
     Attributes:
-        removal: What goes.
-        removed: How many of the checkpoints go that are not hidden.
+        keep: How many checkpoints of each namespace remain; None means all, 0 none.
         applies: Whether the policy applies to the thread.
         due_at: When to visit it again.
         seen: When it was due, if it has a row.
+        checkpoints: How many it has, with hidden ones; they are counted under the lock.
     """
 
-    removal: Removal
-    removed: int
+    keep: int | None
     applies: bool
     due_at: float
     seen: float | None
+    checkpoints: int
 
 
 def _verdict(
@@ -269,69 +331,49 @@ def _verdict(
     now: float,
     *,
     lock: Literal["alone"] | None = None,
-    most: int | None = None,
+    most: int = ALL - 1,
 ) -> Steps[_Verdict | None]:
-    """Decide about a thread; None if it has no checkpoint, or more than `most`. If all are hidden, these decide.
+    """Decide about a thread; None if it has no checkpoint, or more than `most` namespaces.
 
-    With `most`, it takes no lock, and returns None, too, if a checkpoint is deleted meanwhile.
+    Without a lock, it returns None, too, if a checkpoint is deleted meanwhile.
 
-    Round trips: 1, and 1 if its time or metadata decides; 1 more if there are checkpoints older than format 4.
+    Round trips: 1; one more if no checkpoint is visible, and one if a time to live is over.
     """
-    outlined = d.ask("select_outline", lock=lock, thread_id=thread_id)
-    if most is not None:
-        outlined = d.ask("select_short_outline", thread_id=thread_id, limit=most + 1)
-    rows, labels, arming = yield one_trip([outlined, d.ask("select_labels", "select_arming", thread_id=thread_id)])
-    if not rows or (most is not None and len(rows) > most):
+    # They are counted first: one that is stored after that is visited, or makes the number another one.
+    names = ("count_checkpoints", "select_visit") if lock else ("select_visit",)
+    params: dict[str, Any] = {"thread_id": thread_id, "limit": most + 1}
+    *counted, rows = yield d.ask(*names, lock=lock, **params, even_hidden=False)
+    if not rows:
+        (rows,) = yield d.ask("select_visit", **params, even_hidden=True)
+    if not rows:
         return None
-    sends = yield from sends_for(d, thread_id, rows)
-
-    def look() -> tuple[Outline, Place, Place]:
-        """Return the outline, the newest checkpoint of all namespaces, and that of the first one."""
-        outline = Outline(rows, {name: (space, checkpoint_id) for name, space, checkpoint_id in labels}, sends)
-        places = [place for place, row in outline.rows.items() if not row.hidden] or list(outline.rows)
-        first, _ = min(places)
-        return outline, max(places, key=itemgetter(1, 0)), max(place for place in places if place[0] == first)
-
-    outline, newest, first = yield from offload(len(rows) * DECISION_BYTES, look)
-    seen, ttl, strategy = arming[0] if arming else (None, None, None)
-    newest_key, first_key = Key(thread_id, *newest), Key(thread_id, *first)
-    asked: dict[str, RoundTrip] = {}
+    visit = _Visit(*rows[0])
+    if visit.namespaces > most:
+        return None
+    newest, first = Key(thread_id, *visit[:2]), Key(thread_id, visit.first_ns, visit.first_id)
+    ttl = visit.ttl_seconds
+    age = None
     if ttl is not None or policy.older_than is not None:
-        asked["newest"] = d.ask("select_document", **newest_key._asdict())
-    if policy.wanted:
-        asked["metadata"] = d.ask("select_metadata", **first_key._asdict())
-    if ttl is not None and policy.keep_waiting and not first_key.checkpoint_ns:
-        asked["writes"] = d.ask("select_questions", **first_key._asdict())
-        asked["first"] = d.ask("select_document", **first_key._asdict())
-    replies = dict(zip(asked, (yield one_trip(list(asked.values()))), strict=True)) if asked else {}
-    if most is not None and not all(replies[name] for name in replies.keys() & {"newest", "metadata", "first"}):
-        return None  # Deleted since the outline was read.
-    age = _age(codec, newest_key, replies["newest"], now) if "newest" in replies else None
-    is_wanted = is_waiting = False
-    if metadata := replies.get("metadata"):
-        is_wanted = _matches(codec, first_key, metadata, policy.wanted, contains=d.filter_contains)
-    if "first" in replies and ttl is not None and age is not None and age > ttl:
-        is_waiting = _waits(codec, first_key, replies["writes"], replies["first"])
-    thread = Thread(is_wanted or not policy.wanted, bool(labels), age, ttl, strategy, is_waiting)
+        age = _age(codec, newest, visit.document_type, visit.document, now)
+    is_wanted = not policy.wanted or _matches(
+        codec, first, visit.metadata_type, visit.metadata, policy.wanted, contains=d.filter_contains
+    )
+    is_waiting = False
+    if ttl is not None and age is not None and age > ttl and policy.keep_waiting and not first.checkpoint_ns:
+        writes, document = yield d.ask("select_questions", "select_document", **first._asdict())
+        if not document:
+            return None  # Deleted since.
+        is_waiting = _waits(codec, first, writes, document)
+    thread = Thread(is_wanted, visit.label is not None, age, ttl, visit.strategy, is_waiting)
     wait = WEEK * (1 - crc32(thread_id.encode()) / 2**33)  # Not all threads in the same hour.
     keep, wait = fate(policy, thread, wait)
-
-    def decide() -> tuple[Removal, int]:
-        chosen: Set[Place] = set()
-        if keep is not None:
-            chosen = superseded(outline, keep) if keep else outline.rows.keys()
-        with reading_names(thread_id):
-            removal = Removal(outline, chosen)
-        return removal, sum(not outline.rows[place].hidden for place in chosen)
-
-    removal, removed = yield from offload(len(rows) * DECISION_BYTES, decide)
-    return _Verdict(removal, removed, thread.is_wanted or ttl is not None, now + wait, seen)
+    checkpoints = counted[0][0][0] if counted else 0
+    return _Verdict(keep, is_wanted or ttl is not None, now + wait, visit.due_at, checkpoints)
 
 
-def _age(codec: ValueCodec, key: Key, rows: Sequence[Row], now: float) -> float | None:
+def _age(codec: ValueCodec, key: Key, type_: str, data: bytes, now: float) -> float | None:
     """Return the seconds since LangGraph made a checkpoint; None if its document has no time, or cannot be read."""
     try:
-        ((type_, data),) = rows
         decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "")
         time = time_from(decoder.document_without_objects(type_, data).get("ts"))
     except Exception:  # The document cannot be read, for any reason.
@@ -349,10 +391,11 @@ def _waits(codec: ValueCodec, key: Key, writes: Sequence[Row], document: Sequenc
         return True
 
 
-def _matches(codec: ValueCodec, key: Key, rows: Sequence[Row], wanted: Sequence[Condition], *, contains: bool) -> bool:
+def _matches(
+    codec: ValueCodec, key: Key, type_: str, data: bytes, wanted: Sequence[Condition], *, contains: bool
+) -> bool:
     """Return whether the metadata of a checkpoint matches a filter; metadata that cannot be read does not."""
     try:
-        ((type_, data),) = rows
         metadata = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "").metadata(type_, data)
     except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
         return False
@@ -369,21 +412,17 @@ def delete_unless_it_fits(d: SqlDialect, thread_id: str, room: int) -> Steps[boo
 
     It stays if it fits into a number of bytes, or has a label, or if a run stores its next checkpoint meanwhile.
 
-    Round trips: as `prune_thread`, and one more.
-    Rows: all checkpoints of the thread, without values; all its rows are counted.
+    Round trips: 2, with the end of the transaction.
+    Rows: all rows of the thread are counted.
     Idempotent: yes.
     """
-    outlined = d.ask("select_outline", "select_labels", lock="alone", thread_id=thread_id)
-    rows, labels, sizes = yield one_trip([outlined, d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)])
-    if rows and (labels or _bytes(sizes) <= room):
+    asked = d.ask("count_checkpoints", "select_labels", lock="alone", thread_id=thread_id)
+    counted, labels, sizes = yield one_trip([asked, d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)])
+    ((checkpoints,),) = counted
+    if checkpoints and (labels or _bytes(sizes) <= room):
         return False
-    outline = yield from offload(len(rows) * DECISION_BYTES, Outline, rows)
-    more = d.ask("delete_all_writes", thread_id=thread_id).statements
-    with reading_names(thread_id):
-        removal = Removal(outline, outline.rows.keys())
-    yield from remove(d, thread_id, removal, more=more)
-    (left,) = yield d.ask("select_keys", thread_id=thread_id, limit=1)
-    return not left
+    is_gone, *_ = yield from _delete_counted(d, thread_id, checkpoints)
+    return is_gone
 
 
 # What is stored about the sweeps

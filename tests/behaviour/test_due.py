@@ -439,14 +439,43 @@ def test_a_sweep_holds_no_threads_while_it_waits_for_one(
 
 
 def test_a_sweep_looks_at_long_threads_one_by_one(saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their outlines are not in memory together."""
+    """Their outlines are not in memory together. Without a number to keep, no outline is read."""
     monkeypatch.setattr(sweep, "SHORT", 3)
     for name, size in {"short": 3, "long": 4}.items():
         last = config(name)
         for _ in range(size):
             last = put(saver, name, after=last)
-    sweeps = Sweeps(saver, Retention(older_than=DAY))
-    assert (sweeps().threads, sweeps.ran["sweep_thread"]) == (2, 1)
+    put(saver, "spaces")
+    for number in range(3):
+        put(saver, "spaces", after=config("spaces", ns=f"sub:{number}"))
+    for keep, alone in ((Retention(keep_last=9), 2), (Retention(older_than=DAY), 1)):
+        sweeps = Sweeps(saver, keep)
+        assert (sweeps().threads, sweeps.ran["sweep_thread"]) == (3, alone)
+
+
+def test_what_a_sweep_reads_of_a_thread(store: Store) -> None:
+    """Of one that stays, its newest checkpoint. One that is deleted takes two round trips, and no list of its rows."""
+    events: list[OperationEvent] = []
+    with store.open(on_operation=events.append) as saver:
+        saver.setup()
+        for days in (1, 3):
+            for number in range(5):
+                last = config(f"{days}-{number}")
+                for _ in range(20):
+                    last = put(saver, f"{days}-{number}", days=days, after=last)
+                    saver.put_writes(last, [("a", 1)], "task")
+        events.clear()
+        Sweeps(saver, Retention(older_than=10 * DAY))()
+        ((rows, trips),) = [(event.rows, event.round_trips) for event in events if event.name == "kept_threads"]
+        assert (rows, trips) == (10, 1)
+        events.clear()
+        swept = Sweeps(saver, Retention(older_than=2 * DAY))()
+        assert (swept.threads, swept.deleted_threads, swept.deleted_checkpoints) == (10, 5, 100)
+        assert sum(event.rows for event in events if event.name == "kept_threads") == 10
+        # The number of checkpoints, the newest one, and what was deleted.
+        deletions = [(event.rows, event.round_trips) for event in events if event.name == "sweep_thread"]
+        assert deletions == [(3, 2)] * 5
+        assert swept.freed_bytes > 0
 
 
 async def test_every_way_to_make_a_thread_gives_it_a_row(

@@ -331,21 +331,24 @@ DAMAGE = {
 def test_a_damaged_thread_does_not_stop_a_sweep(
     saver: CheckpointSaver, database: Database, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    """A prune says what is damaged; a sweep leaves the thread, says so, and goes on with the others."""
+    """A prune says what is damaged; a sweep that prunes leaves the thread, says so, and goes on with the others.
+
+    What is expired is deleted, as `delete_thread` does.
+    """
     for name in ("a", "b", "c", "d"):
         for number in (1, 2):
             put(saver, name, number, days=1 if name == "d" else 40)
     database.run(f"UPDATE {DAMAGE[damage][database.kind]} WHERE thread_id = 'b'")
     with pytest.raises(CorruptCheckpoint, match=r"thread 'b': .* is damaged|is not a list of names"):
         saver.prune(["b"])
-    done = saver.sweep(Retention(older_than=30 * DAY))
-    assert (done.threads, done.deleted_threads, done.complete) == (3, 2, True)
+    done = saver.sweep(Retention(keep_last=1))
+    assert (done.threads, done.deleted_checkpoints, done.complete) == (3, 3, True)
     assert "leaves thread 'b' as it is" in caplog.text
-    assert [saver.thread_exists(name) for name in "abcd"] == [False, True, False, True]
     caplog.clear()
-    assert saver.sweep(Retention(max_bytes=0)).deleted_threads == 1
-    assert "leaves thread 'b' as it is" in caplog.text
-    assert [saver.thread_exists(name) for name in "bd"] == [True, False]
+    done = saver.sweep(Retention(older_than=30 * DAY))
+    assert (done.threads, done.deleted_threads, done.complete) == (4, 3, True)
+    assert "leaves thread" not in caplog.text
+    assert [saver.thread_exists(name) for name in "abcd"] == [False, False, False, True]
 
 
 async def test_a_saver_is_closed_on_the_loop_that_its_sweep_waits_for(

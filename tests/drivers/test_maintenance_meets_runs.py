@@ -219,14 +219,15 @@ def a_step(saver: CheckpointSaver, after: RunnableConfig) -> RunnableConfig:
     return saver.put(after, generate_checkpoint(channel_values={}, channel_versions={}), generate_metadata(step=9), {})
 
 
-def test_a_thread_that_goes_on_while_it_is_swept_is_visited_again(postgres_url: str) -> None:
-    """Its checkpoints are deleted, and one that is stored meanwhile stays; so does the row that says when it is due."""
+def test_a_thread_that_goes_on_while_it_is_swept_stays(postgres_url: str) -> None:
+    """With all its checkpoints, and with the row that says when it is due: it is visited again."""
     with (
         PostgresSaver(postgres_url) as saver,
         PostgresSaver(postgres_url) as other,
         psycopg.connect(postgres_url, autocommit=True) as connection,
     ):
         *_, last = fill(saver, delta=False)
+        before = [found.config for found in saver.list(None)]
         d, driver, codec = saver.backend
         policy = sweep.Policy(60.0, None, (), keep_waiting=True)
         op = sweep.sweep_thread(d, codec, "t", policy, time.time() + 3_600)
@@ -234,13 +235,13 @@ def test_a_thread_that_goes_on_while_it_is_swept_is_visited_again(postgres_url: 
 
         def answer(request: RoundTrip | Offload) -> Steps[Any]:
             reply = yield request
-            if not stored:  # The outline was read.
+            if not stored:  # The newest checkpoint was read.
                 stored.append(a_step(other, last))
             return reply
 
         done = driver.run(Operation(op.name, op.access, lambda: through(op.start(), answer)))
-        assert (done.deleted, done.checkpoints) == (False, 4)
-        assert [found.config for found in saver.list(None)] == stored
+        assert (done.deleted, done.checkpoints, done.freed) == (False, 0, 0)
+        assert [found.config for found in saver.list(None)] == stored + before
         assert connection.execute("SELECT thread_id, due_at FROM langgraph_checkpoint.threads").fetchall() == [("t", 0)]
         assert driver.run(sweep.sweep_thread(d, codec, "t", policy, time.time() + 3_600)).deleted
 

@@ -164,6 +164,8 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "threads left": (armed(d, range(1, 1_900, 400), "select_later"), 12),
         "ids of threads": (d.ask("thread_ids", **ALL_THREADS._asdict(), threads=500), 510),
         "when a thread is due": (RoundTrip([d.statement("select_arming", thread_id="t7")]), 1),
+        # Of 4,000 checkpoints the newest, its namespace twice, and the row of the thread.
+        "thread that a sweep visits": (d.ask("select_visit", thread_id="t0", limit=101, even_hidden=False), 10),
         "thread armed again": (d.ask("rearm_thread", thread_id="t7", due_at=2_000.0, seen=1_007.0), 2),
         "thread without checkpoints": (d.ask("drop_thread", thread_id="t7"), 3),
         "time to live": (
@@ -283,7 +285,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "delete a thread": d.ask("delete_thread", lock="alone", thread_id="t7"),
         "places": d.ask("select_checkpoint_ids", thread_id="t7"),
         "outline of a short thread": d.ask("select_short_outline", thread_id="t7", limit=101),
-        "outline that a sweep decides by": d.ask("select_outline", "select_labels", "select_arming", thread_id="t7"),
+        "delete an expired thread": d.ask("delete_counted", lock="alone", thread_id="t7", checkpoints=size),
         "fork": forked(d, "t7", "new", copies, copies.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
         "move labels": d.ask("move_labels", **Key("t7", "", "000050")._asdict(), new_id="000051"),
         "label": d.ask("label_checkpoint", "label_holder", **Key("t7", "", None)._asdict(), name="name"),

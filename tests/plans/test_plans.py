@@ -195,6 +195,7 @@ def test_postgres_reads_no_table_where_each_thread_is_a_tenth_of_the_store(
             with connection.transaction(force_rollback=True):
                 for statement in round_trip.statements:
                     scans, rows = table_reads(explain(connection, statement, generic=generic))
+                    scans = [each for each in scans if not each.startswith("labels")]  # All are on one page.
                     if rows > 30_000 or (scans and case not in LARGE_PAGES):
                         wrong.append((case, statement.name, scans, rows))
         connection.rollback()

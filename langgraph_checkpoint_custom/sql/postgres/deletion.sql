@@ -12,6 +12,36 @@ WITH writes AS (
 )
 DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
 
+-- name: delete_counted
+-- delete_thread with the row of the thread, if it still has this number of checkpoints, with hidden ones. The row says
+-- whether it had, how many of those that are deleted were visible, and the bytes of all values.
+-- differs: one statement, as delete_thread. A checkpoint that was stored since they were counted keeps all of them.
+WITH same AS MATERIALIZED (
+    SELECT count(*) = %(checkpoints)s AS holds FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+), gone AS (
+    DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND (SELECT holds FROM same)
+    RETURNING hidden, length(checkpoint) + length(metadata) AS bytes
+), writes AS (
+    DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s AND (SELECT holds FROM same)
+    RETURNING length(value) AS bytes
+), blobs AS (
+    DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s AND (SELECT holds FROM same)
+    RETURNING length(value) AS bytes
+), labels AS (
+    DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND (SELECT holds FROM same)
+), arming AS (
+    DELETE FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s AND (SELECT holds FROM same)
+)
+SELECT
+    holds,
+    (SELECT count(*) FROM gone WHERE NOT hidden),
+    (
+        SELECT coalesce(sum(bytes), 0) FROM (
+            SELECT bytes FROM gone UNION ALL SELECT bytes FROM writes UNION ALL SELECT bytes FROM blobs
+        ) AS deleted
+    )
+FROM same
+
 -- name: threads_of_runs
 -- The threads in which the runs have stored something.
 SELECT thread_id FROM langgraph_checkpoint.checkpoints

@@ -38,3 +38,32 @@ CROSS JOIN LATERAL (
     WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
     LIMIT 1
 ) AS c
+
+-- name: select_visit
+-- The columns of a sweep's `_Visit`. One row, or none without a checkpoint; of at most `limit` namespaces.
+-- differs: LATERAL with LIMIT reads the rows of keys by index, with any statistics.
+-- include: with_spaces
+, visited AS MATERIALIZED (
+    SELECT checkpoint_ns FROM spaces LIMIT %(limit)s
+), heads AS MATERIALIZED (
+    SELECT h.*
+    FROM visited s
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_ns, c.checkpoint_id, c.checkpoint_type, c.checkpoint, c.metadata_type, c.metadata
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns
+        AND (NOT c.hidden OR %(even_hidden)s)
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS h
+)
+SELECT
+    n.checkpoint_ns, n.checkpoint_id, n.checkpoint_type, n.checkpoint,
+    f.checkpoint_ns, f.checkpoint_id, f.metadata_type, f.metadata,
+    t.due_at, t.ttl_seconds, t.strategy,
+    (SELECT max(name) FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s),
+    (SELECT count(*) FROM visited)
+FROM (SELECT * FROM heads ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT 1) AS n
+CROSS JOIN (SELECT * FROM heads ORDER BY checkpoint_ns LIMIT 1) AS f
+LEFT JOIN LATERAL (
+    SELECT due_at, ttl_seconds, strategy FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s LIMIT 1
+) AS t ON true

@@ -40,3 +40,29 @@ FROM (
 ) AS r
 CROSS JOIN checkpoints c
 WHERE c.thread_id = :thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
+
+-- name: select_visit
+-- The columns of a sweep's `_Visit`. One row, or none without a checkpoint; of at most `limit` namespaces.
+-- include: with_spaces
+, visited AS MATERIALIZED (
+    SELECT checkpoint_ns FROM spaces WHERE checkpoint_ns IS NOT NULL LIMIT :limit
+), heads AS MATERIALIZED (
+    SELECT c.rowid AS row, c.checkpoint_ns, c.checkpoint_id
+    FROM visited s
+    CROSS JOIN checkpoints c ON c.rowid = (
+        SELECT rowid FROM checkpoints
+        WHERE thread_id = :thread_id AND checkpoint_ns = s.checkpoint_ns AND (NOT hidden OR :even_hidden)
+        ORDER BY checkpoint_id DESC LIMIT 1
+    )
+)
+SELECT
+    n.checkpoint_ns, n.checkpoint_id, n.checkpoint_type, n.checkpoint,
+    f.checkpoint_ns, f.checkpoint_id, f.metadata_type, f.metadata,
+    t.due_at, t.ttl_seconds, t.strategy,
+    (SELECT max(name) FROM labels WHERE thread_id = :thread_id),
+    (SELECT count(*) FROM visited)
+FROM (SELECT row FROM heads ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT 1) AS newest
+CROSS JOIN checkpoints n ON n.rowid = newest.row
+CROSS JOIN (SELECT row FROM heads ORDER BY checkpoint_ns LIMIT 1) AS first
+CROSS JOIN checkpoints f ON f.rowid = first.row
+LEFT JOIN threads t ON t.thread_id = :thread_id
