@@ -1,14 +1,18 @@
-"""How much memory a put and a get of a large value take at most, in a process of its own."""
+"""How much memory a put and a get of a large value take at most, and what a process keeps of many threads."""
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.behaviour.helpers import checkpoint, config, metadata, next_uuid
 from tests.stores import Store
 
 PROGRAM = """
@@ -62,3 +66,37 @@ def test_a_large_value_takes_a_few_times_its_size(store: Store, kind: str) -> No
     peaks = json.loads(done.stdout)
     assert peaks["get"] <= 3.1
     assert peaks["put"] <= (3.1 if (store.kind, kind) == ("sqlite", "text") else 2.1)
+
+
+# Bytes that the saver may keep, and what else is kept besides.
+LIMIT, BESIDES = 300_000, 50_000
+
+
+@pytest.mark.parametrize("messages", [3, 60], ids=["1 KB", "20 KB"])
+def test_what_a_process_keeps_of_many_threads(store: Store, messages: int) -> None:
+    """However many it serves: of small ones nothing, of large ones what `chunk_cache_bytes` allows."""
+
+    def serve(thread_id: str) -> None:
+        values: list[Any] = [{"text": f"{thread_id} {number} " + "x" * 300} for number in range(messages)]
+        first = checkpoint(next_uuid(), {"a": values})
+        where = saver.put(config(thread_id), first, metadata(), {"a": "1"})
+        found = saver.get_tuple(where)
+        assert found
+        grown = checkpoint(next_uuid(), {"a": [*found.checkpoint["channel_values"]["a"], {"text": "more"}]})
+        saver.put(where, grown, metadata(1), {"a": "2"})
+
+    with store.open(chunk_cache_bytes=LIMIT) as saver:
+        saver.setup()
+        for number in range(20):
+            serve(f"first {number}")
+        gc.collect()
+        tracemalloc.start()
+        try:
+            for number in range(60):  # Of 20 KB, four times as many as it may keep.
+                serve(f"{number}")
+            gc.collect()
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert held <= (BESIDES if messages == 3 else LIMIT + BESIDES)
+    assert messages == 3 or held > LIMIT / 2
