@@ -220,7 +220,7 @@ def remove(
 ) -> Steps[Sequence[Sequence[Row]]]:
     """Change the rows, and delete the writes of `emptied` checkpoints but those to some channels, maybe only of runs.
 
-    Returns the replies to the statements that are sent `first`; none if nothing changes.
+    Returns the replies to the statements that are sent `first` and last, as `more`; none if nothing changes.
 
     Round trips: 1, or 0 if nothing changes; 2 more if values with chunks go, of which remaining ones may share some.
     """
@@ -233,7 +233,7 @@ def remove(
         chunks -= yield from chunks_of(d, thread_id, removal.remaining_blobs({chunk[:2] for chunk in chunks}))
     if chunks:
         yield d.delete_blobs(thread_id, chunks)
-    return replies[: len(first)]  # type: ignore[no-any-return]  # Replies are not typed.
+    return [*replies[: len(first)], *replies[len(replies) - len(more) :]]
 
 
 def changes(

@@ -169,9 +169,14 @@ def sweep_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Polic
         yield again
         return Outcome(found.applies)
     sizes = d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL).statements
-    more = d.ask("delete_all_writes", thread_id=thread_id).statements if removal.empties() else ()
-    (before,) = yield from remove(d, thread_id, removal, first=sizes, more=more)
-    *_, after = yield again._replace(statements=[*(() if removal.empties() else again.statements), *sizes])
+    if removal.empties():  # They were all hidden.
+        again = d.ask("delete_all_writes", thread_id=thread_id)
+    last = [*again.statements, *sizes]
+    if removal.blobs:  # Their chunks are deleted later.
+        (before,) = yield from remove(d, thread_id, removal, first=sizes)
+        *_, after = yield again._replace(statements=last)
+    else:
+        before, *_, after = yield from remove(d, thread_id, removal, first=sizes, more=last)
     return Outcome(found.applies, not after, removal.chosen_visible(), max(0, _bytes(before) - _bytes(after)))
 
 

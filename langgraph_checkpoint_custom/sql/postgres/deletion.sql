@@ -16,31 +16,32 @@ DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
 -- delete_thread with the row of the thread, if it still has this number of checkpoints, with hidden ones. The row says
 -- whether it had, how many of those that are deleted were visible, and the bytes of all values.
 -- differs: one statement, as delete_thread. A checkpoint that was stored since they were counted keeps all of them.
-WITH same AS MATERIALIZED (
-    SELECT count(*) = %(checkpoints)s AS holds FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
-), gone AS (
-    DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND (SELECT holds FROM same)
-    RETURNING hidden, length(checkpoint) + length(metadata) AS bytes
+-- RETURNING would read each row once more.
+WITH counted AS MATERIALIZED (
+    SELECT
+        count(*) = %(checkpoints)s AS holds, count(*) FILTER (WHERE NOT hidden) AS visible,
+        coalesce(sum(length(checkpoint) + length(metadata)), 0) AS bytes
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+), checkpoints AS (
+    DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
 ), writes AS (
-    DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s AND (SELECT holds FROM same)
-    RETURNING length(value) AS bytes
+    DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
 ), blobs AS (
-    DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s AND (SELECT holds FROM same)
-    RETURNING length(value) AS bytes
+    DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
 ), labels AS (
-    DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND (SELECT holds FROM same)
+    DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
 ), arming AS (
-    DELETE FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s AND (SELECT holds FROM same)
+    DELETE FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
 )
 SELECT
     holds,
-    (SELECT count(*) FROM gone WHERE NOT hidden),
-    (
-        SELECT coalesce(sum(bytes), 0) FROM (
-            SELECT bytes FROM gone UNION ALL SELECT bytes FROM writes UNION ALL SELECT bytes FROM blobs
-        ) AS deleted
-    )
-FROM same
+    CASE WHEN holds THEN visible ELSE 0 END,
+    CASE WHEN holds THEN
+        bytes
+        + (SELECT coalesce(sum(length(value)), 0) FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s)
+        + (SELECT coalesce(sum(length(value)), 0) FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s)
+    ELSE 0 END
+FROM counted
 
 -- name: threads_of_runs
 -- The threads in which the runs have stored something.
