@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from heapq import nlargest
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder
@@ -34,8 +34,10 @@ NEAR, FARTHER, FARTHEST = 5, 10, 50_000
 FILTERED = 1_000
 # Rows that a search with a filter finds at once.
 MATCHES = 1_000
-# Threads that a statement reads, if all are.
-THREADS = 10_000
+# Threads that a statement reads, if all are; and of those that have ever had an error, or an interrupt.
+THREADS, MARKED = 10_000, 1_000
+# The statements that go from thread to thread by id, by what the threads are marked with.
+_NAMES = {"": "threads_by_id", "failed": "threads_failed", "waiting": "threads_waiting"}
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 _WARNED: WeakSet[SqlDialect] = WeakSet()  # Dialects for which a warning about hidden tenants was logged.
@@ -81,7 +83,7 @@ def threads_page(
     Round trips: 1, and one more each time that the checkpoints searched so far are of too few threads. With a filter
         and too few matches among the next 1,000 checkpoints, one more if an index finds the others, else two for each
         5,000 checkpoints, and two for each 1,000 that match. With a prefix, one for each 10,000 threads. For
-        `marked` threads, 1.
+        `marked` threads, one for each 1,000 that have ever had such a write.
     Rows: The checkpoints between the first and the last one of the page, or five times as many as threads are asked
         for, and three of each of their threads. With a filter, those with the value of a searchable key, or all down
         to the last one of the page. With a prefix, three of each thread.
@@ -91,11 +93,7 @@ def threads_page(
     asked = page._replace(filter=narrowing(wanted, contains=d.filter_contains))
     rows: list[Row] = []
     complete = True
-    if asked.marked:
-        name = "threads_failed" if asked.marked == "failed" else "threads_waiting"
-        replies = yield d.ask_each(name, map(Range._asdict, d.ranges(asked.prefix)), **asked.params())
-        rows = nlargest(asked.limit, chain.from_iterable(replies), key=_age)
-    elif asked.prefix:
+    if asked.marked or asked.prefix:
         rows = yield from _by_id(d, asked)
     else:
         most = (reach or min(FILTERED, NEAR * asked.limit)) if asked.filter else None
@@ -169,21 +167,25 @@ def _searched(d: SqlDialect, asked: ThreadPage) -> Steps[list[Row]]:
 
 
 def _by_id(d: SqlDialect, asked: ThreadPage) -> Steps[list[Row]]:
-    """Return the rows of a page of all threads with its prefix."""
+    """Return the rows of a page of all threads with its prefix, or of those that are `marked`."""
     rows: list[Row] = []
-    ranges = [*d.ranges(asked.prefix)]
+    ranges = d.ranges(asked.prefix)
     while ranges:
         found, ranges = yield from _some_by_id(d, asked, ranges)
         rows = nlargest(asked.limit, rows + found, key=_age)
     return rows
 
 
-def _some_by_id(d: SqlDialect, asked: ThreadPage, ranges: list[Range]) -> Steps[tuple[list[Row], list[Range]]]:
+def _some_by_id(d: SqlDialect, asked: ThreadPage, ranges: Sequence[Range]) -> Steps[tuple[list[Row], Sequence[Range]]]:
     """Return the rows of a page of the first threads in some ranges, and the ranges that remain."""
-    within, *others = ranges
-    (found,) = yield d.ask("threads_by_id", **asked.params(), **within._asdict(), threads=THREADS)
-    rest = [within._replace(bottom=right_above(row[0])) for row in found if row[1] is None]
-    return [row for row in found if row[1] is not None], rest + others
+    name, threads = _NAMES[asked.marked], MARKED if asked.marked else THREADS
+    replies = yield d.ask_each(name, map(Range._asdict, ranges), **asked.params(), threads=threads)
+    rows: list[Row] = []
+    rest: list[Range] = []
+    for within, found in zip(ranges, replies, strict=True):
+        rows += [row for row in found if row[1] is not None]
+        rest += [within._replace(bottom=right_above(row[0])) for row in found if row[1] is None]
+    return rows, rest
 
 
 def _age(row: Row) -> tuple[str, str]:
@@ -267,7 +269,7 @@ def count_threads(d: SqlDialect, codec: ValueCodec, prefix: str, wanted: Sequenc
         if len(rows) < THREADS:
             return len((yield from offload(_size(rows), _records, d, codec, rows, wanted)))
     count = 0
-    ranges = [*d.ranges(prefix)]
+    ranges = d.ranges(prefix)
     while ranges:
         if wanted:
             rows, ranges = yield from _some_by_id(d, page, ranges)
@@ -276,7 +278,7 @@ def count_threads(d: SqlDialect, codec: ValueCodec, prefix: str, wanted: Sequenc
             within, *ranges = ranges
             (((number, last),),) = yield d.ask("threads_counted", **within._asdict(), threads=THREADS)
             if number == THREADS:
-                ranges.insert(0, within._replace(bottom=right_above(last)))
+                ranges = [within._replace(bottom=right_above(last)), *ranges]
             count += number
     return count
 

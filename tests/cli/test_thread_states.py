@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.cli import reading
+from langgraph_checkpoint_custom.operations import list_threads
 from tests.cli.conftest import Cli
 from tests.ui.conftest import pages_of
 
@@ -193,6 +194,10 @@ def test_the_state_of_threads_of_real_graphs(cli: Cli, monkeypatch: pytest.Monke
             assert [one.thread_id for one in saver.threads(state=state, prefix="f")] == [
                 name for name in names if name.startswith("f")
             ]
+            for threads in (1, 2, 3):  # Of a statement.
+                with monkeypatch.context() as patch:
+                    patch.setattr(list_threads, "MARKED", threads)
+                    assert [one.thread_id for one in saver.threads(state=state)] == names
             assert names_on(pages.page("/", state=state)) == names
             paged: list[Any] = []
             while page := [*saver.threads(state=state, limit=1, before=paged[-1] if paged else None)]:

@@ -92,8 +92,8 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         ),
         # The last run of a thread has one checkpoint, which is the thread's newest.
         "threads, searched": (d.select_searched_threads(SEARCHED, "run", ['"run7-10"']), 10),
-        # An index entry for each of the 50 interrupts, and the newest checkpoint of its thread; no thread has failed.
-        "threads that wait": (marked_threads(d, "threads_waiting", LOOP), 120),
+        # The index entries of 50 interrupts twice, and the newest checkpoint of each thread; no thread has failed.
+        "threads that wait": (marked_threads(d, "threads_waiting", LOOP), 170),
         "threads that failed": (marked_threads(d, "threads_failed", ()), 0),
         "count of threads": (d.ask("threads_counted", **ALL_THREADS._asdict(), threads=500), 510),
         "thread exists": (d.ask("select_keys", thread_id="t7", limit=1), 1),
@@ -166,6 +166,8 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "when a thread is due": (RoundTrip([d.statement("select_arming", thread_id="t7")]), 1),
         # Of 4,000 checkpoints the newest, its namespace twice, and the row of the thread.
         "thread that a sweep visits": (d.ask("select_visit", thread_id="t0", limit=101, even_hidden=False), 10),
+        # Of 100 checkpoints, twice as many writes, and their values, each is counted and deleted.
+        "expired thread": (RoundTrip([d.statement("delete_counted", thread_id="t7", checkpoints=100)]), 1_000),
         "thread armed again": (d.ask("rearm_thread", thread_id="t7", due_at=2_000.0, seen=1_007.0), 2),
         "thread without checkpoints": (d.ask("drop_thread", thread_id="t7"), 3),
         "time to live": (
@@ -191,7 +193,8 @@ def threads_by_id(d: SqlDialect, filter: Sequence[Any]) -> RoundTrip:
 
 
 def marked_threads(d: SqlDialect, name: str, filter: Sequence[Any]) -> RoundTrip:
-    return d.ask_each(name, map(Range._asdict, d.ranges("t")), **ThreadPage("\U0010ffff", "", filter, 20).params())
+    page = ThreadPage("\U0010ffff", "", filter, 20)
+    return d.ask_each(name, map(Range._asdict, d.ranges("t")), **page.params(), threads=1_000)
 
 
 def new_checkpoints(d: SqlDialect, bottom: str, thread_id: str) -> RoundTrip:

@@ -35,7 +35,7 @@ SELECT * FROM (
 
 -- fragment: written_to_the_newest
 -- differs: a query of a limit may not refer to the row outside. So the candidates have such a write to any checkpoint.
-AND w.thread_id >= %(bottom)s AND w.thread_id < %(top)s
+AND w.thread_id >= %(bottom)s AND w.thread_id <= (SELECT thread_id FROM last)
 
 -- fragment: unless_held
 -- differs: a subquery of a statement that stores may lock no rows. So a sweep waits for a row that is held.
