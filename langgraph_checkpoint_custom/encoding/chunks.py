@@ -22,7 +22,7 @@ searched in the new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from secrets import token_urlsafe
 from typing import NamedTuple
 
@@ -104,6 +104,14 @@ class KnownBlobs(NamedTuple):
     def size(self) -> int:
         """The bytes that it keeps in memory."""
         return NAME * len(self.versions) + sum([value.memory for value in self.large.values()])
+
+    def without(self, channels: Collection[str]) -> KnownBlobs:
+        """Return the blobs of other channels than these."""
+        versions = {channel: version for channel, version in self.versions.items() if channel not in channels}
+        return KnownBlobs(versions, {channel: each for channel, each in self.large.items() if channel not in channels})
+
+
+NO_BLOBS = KnownBlobs({}, {})
 
 
 class ChunkedValue(NamedTuple):

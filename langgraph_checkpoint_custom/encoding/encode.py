@@ -18,7 +18,12 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, ChannelVersions, Checkpoint, CheckpointMetadata
 
 from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
-from langgraph_checkpoint_custom.encoding.encoded import SPECIAL, Encoded, LargeCheckpoint, is_always_blob
+from langgraph_checkpoint_custom.encoding.encoded import (
+    SPECIAL,
+    Encoded,
+    encode_large,
+    is_always_blob,
+)
 from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import PlacedRow, deltas_of, fail, row_of, run_of, seal_rows, version_key
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
@@ -31,6 +36,7 @@ from langgraph_checkpoint_custom.model.keys import (
     Key,
     WriteRow,
     channel_text,
+    channel_texts,
     claim_of,
     key_of,
     location_of_checkpoint,
@@ -67,14 +73,15 @@ def encode_checkpoint(
         before: The parent's blobs, or None if nothing is known of them.
 
     Returns:
-        The checkpoint, which needs none of the caller's objects any more; if sealing its bytes takes long, an
-        `Offload` that does it.
+        The checkpoint, for which no object is encoded later unless its stored blob turns out to be missing; if sealing
+        its bytes takes long, an `Offload` that does it.
     """
     merged, claim = merge_metadata(config, metadata, codec), claim_of(config)
     values, versions = checkpoint.get("channel_values"), checkpoint.get("channel_versions")
     if not values:
         values = {}
         checkpoint = {**checkpoint, "channel_values": values}
+    together = ""  # The texts of the versions, which the document has.
     if versions:
         try:
             together = "".join(versions.values())  # type: ignore[arg-type]  # Most are text, and a pass over all is short.
@@ -83,17 +90,19 @@ def encode_checkpoint(
         if not together.isascii() or "\0" in together or "#" in together:
             for version in versions.values():
                 version_key(version)
-    if document := _whole_document(codec, checkpoint, values, new_versions, before):
+    if len(together) <= DOCUMENT * CHANGING and (
+        document := _whole_document(codec, checkpoint, values, new_versions, before)
+    ):
         type_, data = document
         if len(data) >= codec.seals_from or type_ != MSGPACK:
             type_, data = codec.seal(type_, data, location_of_checkpoint(parent.checkpoint_ns, checkpoint["id"]))
-        inline = tuple(map(channel_text, values))
+        inline = channel_texts(tuple(values))
         if "counters_since_delta_snapshot" not in merged:
             return Encoded(row_of(codec, parent, checkpoint, merged, (type_, data), inline, ()), claim)
         delta, replayed, references = deltas_of(parent, checkpoint, merged, new_versions)
         row = row_of(codec, parent, checkpoint, merged, (type_, data), inline, delta)
         return Encoded(row, claim, replayed, references)
-    return LargeCheckpoint(codec, parent, checkpoint, merged, new_versions, before, claim).encoded()
+    return encode_large(codec, parent, checkpoint, merged, new_versions, before, claim)
 
 
 def _whole_document(

@@ -7,21 +7,24 @@ stored again: what the parent's row names as a blob at the channel's version is 
 the object is now. So the values depend on the graph and on what is stored already, never on what a saver happens to
 remember (only whether a value is in chunks does): if nothing is known of the parent, all values are encoded, and its
 row is read before they are stored.
+
+`encode_large` encodes everything: the values that are too large for the document, and the document. From that,
+`LargeCheckpoint.on_parent` makes the rows: at once if the parent is known, and again if blobs of it are missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 
-from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs, KnownValue, cut
-from langgraph_checkpoint_custom.encoding.extensions import unpack_plain
+from langgraph_checkpoint_custom.encoding.chunks import NO_BLOBS, KnownBlobs, KnownValue, cut
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import is_unicode
 from langgraph_checkpoint_custom.encoding.rows import PlacedRow, deltas_of, fail, row_of, seal_rows, version_key
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK, PICKLE
 from langgraph_checkpoint_custom.encoding.values import CHUNKED, TypedBytes, ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Offload
 from langgraph_checkpoint_custom.model.keys import (
@@ -30,20 +33,18 @@ from langgraph_checkpoint_custom.model.keys import (
     BlobRow,
     CheckpointRow,
     Key,
-    channel_text,
+    channel_texts,
     location_of_blob,
     location_of_checkpoint,
     text,
 )
 
-try:
-    from ormsgpack import Fragment
-except ImportError:  # Python 3.10 has an older ormsgpack, which packs the parts again: to the same bytes.
-    Fragment = unpack_plain  # type: ignore[assignment, misc]
-
 # Bytes of the largest encoded value in the document of a large checkpoint. Such a value is stored again with every
 # superstep.
 SMALL_VALUE = 1_024
+# The number of values that are encoded one by one before several are measured together: one call for each would take
+# longer than encoding small ones. A large value among them is encoded twice.
+FEW = 16
 # The largest text or bytes that are part of the document with any serializer, in characters or bytes.
 INLINE_BYTES = 256
 # Types of values that may be a blob in a small document, too; see `is_always_blob`.
@@ -83,8 +84,8 @@ class Encoded(NamedTuple):
         references: The stored blobs that the checkpoint refers to or shares chunks with; see `BlobRef`.
         blobs: The values that are not in the document, and their new chunks. A blob that is stored already stays.
         known: The blobs of a large checkpoint, for the next one; None if all values are in the document.
-        large: What makes the rows of a large checkpoint again, if blobs in `references` are missing.
-        needs_parent: Whether `large` has to make them first, given the parent's blobs.
+        large: What the rows of a large checkpoint are made of.
+        parent: The parent's blobs that the rows were made for; None if they have to be read, and the rows made, first.
     """
 
     row: CheckpointRow
@@ -94,12 +95,17 @@ class Encoded(NamedTuple):
     blobs: Sequence[BlobRow] = ()
     known: KnownBlobs | None = None
     large: LargeCheckpoint | None = None
-    needs_parent: bool = False
+    parent: KnownBlobs | None = NO_BLOBS
+
+    @property
+    def needs_parent(self) -> bool:
+        """Whether `on_parent` has to make the rows before they are stored."""
+        return self.parent is None
 
     @property
     def is_one_row(self) -> bool:
         """Whether it is one row that needs no other row, except the parent if it has `replayed`."""
-        return not (self.blobs or self.references or self.claim or self.needs_parent)
+        return not (self.blobs or self.references or self.claim or self.parent is None)
 
     @property
     def needs_no_row(self) -> bool:
@@ -114,144 +120,196 @@ class Encoded(NamedTuple):
             blob_versions=[*self.row.blob_versions, *(ref.version for ref in found)],
         )
 
-
-class LargeCheckpoint:
-    """The values of a checkpoint whose document does not have them all, and the rows that are made of them.
-
-    The document and the new values are encoded at once. Later, the graph may have changed them.
-    """
-
-    def __init__(
-        self,
-        codec: ValueCodec,
-        parent: Key,
-        checkpoint: Checkpoint,
-        metadata: Mapping[str, Any],
-        new_versions: ChannelVersions,
-        before: KnownBlobs | None,
-        claim: str | None,
-    ) -> None:
-        self._codec = codec
-        self._namespace = parent.checkpoint_ns
-        self._location = location_of_checkpoint(self._namespace, text("checkpoint id", checkpoint["id"], MAX_ID))
-        self._values = dict(checkpoint["channel_values"])
-        self._new = set(new_versions)
-        self._claim = claim
-        self._before = before
-        self._versions: dict[str, str] = {}  # Of the values that may be blobs.
-        self._inline: dict[str, Any] = {}
-        self._encoded: dict[str, TypedBytes] = {}
-        versions = checkpoint.get("channel_versions") or {}
-        stored = before.versions if before else {}
-        for channel, value in self._values.items():
-            channel_text(channel)
-            if is_short(value):
-                self._inline[channel] = value
-            elif channel not in versions:  # Without a version it cannot be a blob.
-                self._inline[channel] = self._part(value)
-            else:
-                version = self._versions[channel] = version_key(versions[channel])
-                if channel in self._new or stored.get(channel) != version:
-                    self._encoded[channel] = self._encode(channel)
-        delta, self._replayed, self._snapshots = deltas_of(parent, checkpoint, metadata, new_versions)
-        snapshots = [channel for channel, value in self._values.items() if type(value) is DeltaSnapshot]
-        self._head = {key: self._part(value) for key, value in checkpoint.items() if key != "channel_values"}
-        # The document of LangGraph's own serializer is packed from its encoded parts, once it is known which they are.
-        document = (MSGPACK, b"") if codec.packs else self._document(self._inline)
-        self._row = row_of(codec, parent, checkpoint, metadata, document, (), sorted({*delta, *snapshots}))
-        self._stored: Mapping[str, str] = stored
-        self._lost: set[str] = set()
-
-    def encoded(self) -> Encoded | Offload:
-        """Return the checkpoint; without its blobs if the parent is not known, whose row decides about them."""
-        has_unchanged = not self._versions.keys() <= self._new
-        if self._before is None and self._row.parent_id is not None and has_unchanged:
-            return Encoded(self._row, self._claim, large=self, needs_parent=True)
-        return self.finish(self._stored)
+    def on_parent(self, blobs: Mapping[str, str]) -> Encoded | Offload:
+        """Return the checkpoint, given the versions of its parent's blobs by channel."""
+        assert self.large is not None
+        return self.large.on_parent(KnownBlobs(blobs, {}))
 
     def without(self, lost: Collection[str]) -> Encoded | Offload:
-        """Return the checkpoint with the complete values of these channels, because their blobs are missing.
+        """Return the checkpoint with the complete values of these channels, because their blobs are missing."""
+        assert self.large is not None  # Only a large checkpoint refers to blobs.
+        return self.large.on_parent((self.parent or NO_BLOBS).without(lost))
 
-        A value with a new version is stored as it was when `put` was called. One without is encoded now, because its
-        blob was deleted since.
-        """
-        self._lost.update(lost)
-        return self.finish(self._stored)
 
-    def finish(self, stored: Mapping[str, str]) -> Encoded | Offload:
-        """Return the checkpoint, given the versions of the parent's blobs by channel.
+class LargeCheckpoint(NamedTuple):
+    """A checkpoint whose document does not have all values, encoded. Its rows depend on the blobs of its parent.
+
+    Attributes:
+        codec: What has encoded it.
+        row: Its row, without the names of blobs. The channels that it names are those of the document.
+        claim: As in `Encoded`.
+        replayed: As in `Encoded`.
+        snapshots: The references to delta snapshots that may be stored already.
+        versions: The versions of the values that may be blobs, by channel.
+        new: Those of these channels that have a new version.
+        encoded: The values that are neither in the document nor in `unchanged`.
+        unchanged: The objects of the values that a known parent names as blobs of these versions.
+    """
+
+    codec: ValueCodec
+    row: CheckpointRow
+    claim: str | None
+    replayed: Sequence[str]
+    snapshots: Sequence[BlobRef]
+    versions: Mapping[str, str]
+    new: Collection[str]
+    encoded: Mapping[str, TypedBytes]
+    unchanged: Mapping[str, Any]
+
+    def on_parent(self, parent: KnownBlobs) -> Encoded | Offload:
+        """Return the checkpoint, given the blobs of its parent that exist.
+
+        All values are stored as they were when `put` was called, except those of `unchanged` whose blobs turn out to be
+        missing: they are encoded now.
 
         If sealing the blobs takes long, it returns an `Offload` that does it.
         """
-        codec, self._stored = self._codec, stored
-        references, inline = list(self._snapshots), dict(self._inline)
-        named: dict[str, str] = {}
-        large: dict[str, KnownValue] = {}
-        blobs: list[PlacedRow[BlobRow]] = []
-        for channel, version in self._versions.items():
-            is_new, is_lost = channel in self._new, channel in self._lost
-            known = self._before.large.get(channel) if self._before and not is_lost else None
-            if not is_new and not is_lost and stored.get(channel) == version:
-                named[channel] = version
-                references.append(BlobRef(channel, version, required=True))
-                if known and known.version == version:
-                    large[channel] = known
+        stored = {
+            channel: version
+            for channel, version in self.versions.items()
+            if channel not in self.new and parent.versions.get(channel) == version
+        }
+        named = dict(stored)
+        references = [*self.snapshots, *(BlobRef(*each, required=True) for each in stored.items())]
+        large = {channel: known for channel, known in parent.large.items() if stored.get(channel) == known.version}
+        blobs: list[BlobRow] = []
+        for channel in (*self.encoded, *self.unchanged):
+            if channel in stored:
                 continue
-            type_, data = self._encoded.get(channel) or self._encode(channel)
-            if len(data) <= SMALL_VALUE and self._may_be_inline(channel, type_):
-                inline[channel] = Fragment(data)
-                continue
-            named[channel] = version
-            is_large = is_new and codec.is_large(type_, data)
-            if chunked := cut(data, version, known) if is_large and known else None:
+            version = named[channel] = self.versions[channel]
+            type_, data = self.encoded.get(channel) or self._encode_now(channel)
+            if channel not in self.new or not self.codec.is_large(type_, data):
+                blobs.append(BlobRow(channel, version, type_, data))
+            elif (before := parent.large.get(channel)) and (chunked := cut(data, version, before)):
+                blobs += [BlobRow(channel, name, MSGPACK, piece) for name, piece in chunked.new]
+                blobs.append(BlobRow(channel, version, MSGPACK, chunked.own_row, chunked.value.names))
                 large[channel] = chunked.value
-                blobs += [self._placed(BlobRow(channel, name, MSGPACK, piece)) for name, piece in chunked.new]
-                blobs.append(self._placed(BlobRow(channel, version, MSGPACK, chunked.own_row, chunked.value.names)))
-                if known and known.chunks:
-                    references.append(BlobRef(channel, known.version, required=True, begins=known.begins))
-                continue
-            blobs.append(self._placed(BlobRow(channel, version, type_, data)))
-            if is_large:
+                if before.chunks:
+                    references.append(BlobRef(channel, before.version, required=True, begins=before.begins))
+            else:
+                blobs.append(BlobRow(channel, version, type_, data))
                 large[channel] = KnownValue(version, whole=data)
-        row = self._row._replace(
-            inline_channels=list(inline), blob_channels=list(named), blob_versions=list(named.values())
-        )
-        if codec.packs:
-            type_, document = self._document(inline)
-            row = row._replace(checkpoint_type=type_, checkpoint=document)
+        row = self.row
+        if named:
+            inline = [channel for channel in row.inline_channels if channel not in named]
+            row = row._replace(inline_channels=inline, blob_channels=list(named), blob_versions=list(named.values()))
 
         def complete(rows: Sequence[BlobRow]) -> Encoded:
-            return Encoded(row, self._claim, self._replayed, references, rows, KnownBlobs(named, large), self)
+            known = KnownBlobs(named, large)
+            return Encoded(row, self.claim, self.replayed, references, rows, known, self, parent)
 
-        return seal_rows(codec, blobs, complete)
+        return seal_rows(self.codec, [_placed(row.checkpoint_ns, blob) for blob in blobs], complete)
 
-    def _may_be_inline(self, channel: str, type_: str) -> bool:
-        """Whether a small value is part of the document."""
-        return type_ == MSGPACK and self._codec.packs and not is_always_blob(channel, self._values[channel])
+    def _encode_now(self, channel: str) -> TypedBytes:
+        return _encode(self.codec, self.row.checkpoint_ns, channel, self.versions[channel], self.unchanged[channel])
 
-    def _placed(self, row: BlobRow) -> PlacedRow[BlobRow]:
-        """A row and its location; the names of chunks are part of it."""
-        location = location_of_blob(self._namespace, row.channel, row.version)
-        return (row, location, "") if row.chunks is None else (row, (*location, row.chunks), CHUNKED)
 
-    def _encode(self, channel: str) -> TypedBytes:
+def encode_large(
+    codec: ValueCodec,
+    parent: Key,
+    checkpoint: Checkpoint,
+    metadata: Mapping[str, Any],
+    new_versions: ChannelVersions,
+    before: KnownBlobs | None,
+    claim: str | None,
+) -> Encoded | Offload:
+    """Encode a checkpoint whose document does not have all values.
+
+    The arguments and the result are those of `encode_checkpoint`, with the merged metadata and the token of the claim.
+    """
+    location = location_of_checkpoint(parent.checkpoint_ns, text("checkpoint id", checkpoint["id"], MAX_ID))
+    values, stated = checkpoint["channel_values"], checkpoint.get("channel_versions") or {}
+    channel_texts(tuple(values))
+
+    def may_be_stored(channel: str) -> bool:
+        return channel in stated and channel not in new_versions and not is_short(values[channel])
+
+    unchanged = {
+        channel: values[channel]
+        for channel, version in (before.versions if before else {}).items()
+        if channel in values and may_be_stored(channel) and version_key(stated[channel]) == version
+    }
+    # A value without a version cannot be a blob.
+    movable = _without(values, unchanged.keys() | (values.keys() - stated.keys()))
+
+    def encode(channel: str) -> TypedBytes:
+        return _encode(codec, parent.checkpoint_ns, channel, stated[channel], movable[channel])
+
+    encoded = _too_large(codec, movable, encode)
+    while True:
+        inline = _without(values, unchanged.keys() | encoded.keys())
         try:
-            return self._codec.encode(self._values[channel])
+            document = codec.dumps({**checkpoint, "channel_values": inline}, location)
+            break
         except Exception as error:
-            fail(location_of_blob(self._namespace, channel, self._versions[channel]), error)
+            if not codec.packs or len(encoded) == len(movable):
+                fail(location, error)
+            # Alone, a value may be nested more deeply, and an error names its channel.
+            encoded = {channel: encode(channel) for channel in movable}
+    delta, replayed, snapshots = deltas_of(parent, checkpoint, metadata, new_versions)
+    blobs_of_deltas = [channel for channel in (*unchanged, *encoded) if type(values[channel]) is DeltaSnapshot]
+    row = row_of(codec, parent, checkpoint, metadata, document, tuple(inline), sorted({*delta, *blobs_of_deltas}))
+    is_unknown = before is None and parent.checkpoint_id is not None
+    asked = list(filter(may_be_stored, movable)) if is_unknown else []
+    versions = {channel: version_key(stated[channel]) for channel in (*unchanged, *encoded, *asked)}
+    new = versions.keys() & new_versions.keys()
+    large = LargeCheckpoint(codec, row, claim, replayed, snapshots, versions, new, encoded, unchanged)
+    return Encoded(row, claim, replayed, large=large, parent=None) if asked else large.on_parent(before or NO_BLOBS)
 
-    def _part(self, value: Any) -> Any:
-        """Return a part of the document, encoded if the document is encoded later."""
-        if not self._codec.packs:
-            return value
-        try:
-            return Fragment(self._codec.pack(value))
-        except Exception as error:
-            fail(self._location, error)
 
-    def _document(self, inline: Mapping[str, Any]) -> TypedBytes:
-        """Encode and seal the document."""
-        try:
-            return self._codec.dumps({**self._head, "channel_values": inline}, self._location)
-        except Exception as error:
-            fail(self._location, error)
+def _without(values: Mapping[str, Any], channels: Collection[str]) -> dict[str, Any]:
+    found = dict(values)
+    for channel in channels:
+        del found[channel]
+    return found
+
+
+def _too_large(
+    codec: ValueCodec, values: Mapping[str, Any], encode: Callable[[str], TypedBytes]
+) -> Mapping[str, TypedBytes]:
+    """Encode values, and return those that are not for the document: the larger ones, and those that are always blobs.
+
+    With LangGraph's serializer, small values are encoded to see that they are small, many of them at once.
+    """
+    if not codec.packs:
+        return {channel: encode(channel) for channel, value in values.items() if not is_short(value)}
+    found: dict[str, TypedBytes] = {}
+    channels, objects = list(values), list(values.values())
+    at = size = 0
+    while at < len(channels):
+        # As many as would fill half of the limit if they are like those before.
+        number = max(SMALL_VALUE // 2 * at // max(size, 1), 1) if at >= FEW else 1
+        together = _size_of(codec, objects[at : at + number]) if number > 1 else math.inf
+        if together <= SMALL_VALUE:
+            size += int(together)
+        else:
+            for channel in channels[at : at + number]:
+                type_, data = encode(channel)
+                size += len(data)
+                if len(data) > SMALL_VALUE or type_ == PICKLE or is_always_blob(channel, values[channel]):
+                    found[channel] = type_, data
+        at += number
+    return found
+
+
+def _size_of(codec: ValueCodec, values: Sequence[Any]) -> float:
+    """The bytes of several values in msgpack; infinity if each of them has to be looked at."""
+    if not SPECIAL.isdisjoint(map(type, values)):
+        return math.inf
+    try:
+        return len(codec.pack(values))
+    except Exception:  # Encoding each of them raises an error with its channel.
+        return math.inf
+
+
+def _encode(codec: ValueCodec, checkpoint_ns: str, channel: str, version: object, value: Any) -> TypedBytes:
+    try:
+        return codec.encode(value)
+    except Exception as error:
+        fail(location_of_blob(checkpoint_ns, channel, version_key(version)), error)
+
+
+def _placed(checkpoint_ns: str, row: BlobRow) -> PlacedRow[BlobRow]:
+    """A row and its location; the names of chunks are part of it."""
+    location = location_of_blob(checkpoint_ns, row.channel, row.version)
+    return (row, location, "") if row.chunks is None else (row, (*location, row.chunks), CHUNKED)

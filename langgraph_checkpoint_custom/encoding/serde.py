@@ -64,6 +64,7 @@ from langgraph_checkpoint_custom.errors import ConfigError
 
 MSGPACK = "msgpack"
 NULL = "null"
+PICKLE = "pickle"
 _READ = ormsgpack.OPT_NON_STR_KEYS
 
 OnUnreadable = Literal["raise", "raw"]
@@ -182,7 +183,7 @@ class ExactSerializer(SerializerProtocol):
             problem = cause_of(error)
         if self._serde.pickle_fallback and not isinstance(problem, SecretInClear):
             try:
-                return "pickle", _pickled(obj, secrets=self._encrypted)
+                return PICKLE, _pickled(obj, secrets=self._encrypted)
             except SecretInClear as error:
                 problem = error
             except Exception as error:

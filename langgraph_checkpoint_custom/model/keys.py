@@ -261,6 +261,15 @@ def channel_text(value: Hashable) -> str:
     return text("channel", value, MAX_NAME)
 
 
+@lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
+def channel_texts(values: tuple[Hashable, ...]) -> Sequence[str]:
+    """Check the names of a checkpoint's channels, as `channel_text` does."""
+    found = tuple(map(channel_text, values))
+    if sum(map(len, found)) > LONG_NAMES:
+        channel_texts.cache_clear()
+    return found
+
+
 def thread_text(value: object, what: str = "thread_id") -> str:
     """Check a thread id, or a prefix of some, and return it as text: `5` becomes `"5"`."""
     thread_id = text(what, value, MAX_THREAD_ID)

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Collection, Sequence
 from functools import partial
 from heapq import nlargest
-from itertools import chain
 from typing import Any, NamedTuple
 from weakref import WeakSet
 

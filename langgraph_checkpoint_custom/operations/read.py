@@ -15,8 +15,9 @@ from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import TASKS
 from ormsgpack import MsgpackDecodeError, unpackb
 
-from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs, KnownValue
+from langgraph_checkpoint_custom.encoding.chunks import NO_BLOBS, KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.encoding.decode import Decoder
+from langgraph_checkpoint_custom.encoding.encode import DOCUMENT
 from langgraph_checkpoint_custom.encoding.rows import version_key
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
@@ -176,7 +177,9 @@ def build_tuple(
     try:
         if found := _ordinary(d, codec, head, others, blobs):
             if remember:
-                remember(head[1], head[2], head[3], _known(d, codec, head, blobs) if blobs else None)
+                # Of a large document that has all values, too: the next checkpoint may not have all.
+                known = _known(d, codec, head, blobs) if blobs else NO_BLOBS if len(head[9]) > DOCUMENT else None
+                remember(head[1], head[2], head[3], known)
             return found
     except Exception as raised:  # What is stored raises an error below, which has its location.
         error = raised

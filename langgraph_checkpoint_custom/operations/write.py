@@ -38,10 +38,10 @@ def put(
         that was pruned or deleted.
     Source: BaseCheckpointSaver.put.
     """
-    if encoded.large and encoded.needs_parent:
+    if encoded.needs_parent:
         (rows,) = yield d.ask("select_blobs_of", **_parent(encoded.row)._asdict())
         names = [d.names(name) for name in rows[0]] if rows else ((), ())
-        finished = encoded.large.finish(dict(zip(*names, strict=True)))
+        finished = encoded.on_parent(dict(zip(*names, strict=True)))
         whole: Encoded = (yield finished) if isinstance(finished, Offload) else finished
         encoded = whole
     if encoded.needs_no_row and not only_newest:
@@ -56,8 +56,7 @@ def put(
             raise _pruned(encoded.row, encoded.replayed)
         if "hidden parent" in problems:
             return None
-        assert encoded.large is not None  # Only a large checkpoint refers to blobs.
-        again = encoded.large.without(problems["value"])
+        again = encoded.without(problems["value"])
         encoded = (yield again) if isinstance(again, Offload) else again
     return encoded
 

@@ -172,6 +172,23 @@ async def test_what_has_no_new_version_is_stored_again_only_if_it_is_small(
         assert row_of(database, "2", name) == row
 
 
+@pytest.mark.parametrize("writer", WRITERS)
+async def test_a_blob_stays_one_if_a_node_has_emptied_its_value(
+    store: Store, client: Client, database: Database, writer: str
+) -> None:
+    """The document is not small: another value is large. Whoever does not know the parent reads it after encoding."""
+    versions, new = {"list": "1", "other": "1"}, {"other": "2"}
+    parent = await put(client, "1", {"list": LONG, "other": LONG}, versions=versions)
+    async with store.open() as other:
+        its = client if writer == "has stored the parent" else Client(other, client.api)
+        if writer == "has read the parent":
+            await get(its, parent)
+        values: Any = {"list": [], "other": [*LONG, "more"]}
+        child = await put(its, "2", values, parent=parent, versions=versions | new, new=new)
+    assert (await get(client, child)).checkpoint["channel_values"] == values | {"list": LONG}
+    assert row_of(database, "2") == Row([], versions | new)
+
+
 @pytest.mark.parametrize("has_parent", [True, False])
 @pytest.mark.parametrize("new", [True, False])
 async def test_a_delta_snapshot_is_a_blob_and_a_bytearray_stays_one_however_short(

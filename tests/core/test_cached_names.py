@@ -20,6 +20,7 @@ ONE, LIST = keys.LONG_NAME, keys.LONG_NAMES
         (metadata._kind, "short", lambda n: f"{n}é{'y' * ONE}"),
         (filter._projected, "short", lambda n: f"{n}é{'y' * ONE}"),
         (keys.channel_text, "short", lambda n: f"{n}é{'y' * ONE}"),
+        (keys.channel_texts, ("short", "also"), lambda n: (str(n), "y" * LIST)),
         (postgres_dialect._names_text, ("short", "also"), lambda n: (str(n), "y" * LIST)),
         (sqlite_dialect._names_text, ("short", "also"), lambda n: (str(n), "y" * LIST)),
     ],
