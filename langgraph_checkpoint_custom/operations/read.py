@@ -6,14 +6,11 @@ Must not know: SQL, connections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from operator import itemgetter
-from secrets import token_bytes
 from typing import Any, NamedTuple, TypeVar
 
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import TASKS
-from ormsgpack import MsgpackDecodeError, unpackb
 
 from langgraph_checkpoint_custom.encoding.chunks import NO_BLOBS, KnownBlobs, KnownValue
 from langgraph_checkpoint_custom.encoding.decode import Decoder
@@ -32,11 +29,6 @@ _PATH_TASK_IDX = itemgetter(6, 5, 7)
 # By channel and version, or by channel and name of a chunk.
 Blobs = Mapping[tuple[str | None, str | None], TupleRow]
 _CHANNELS = TupleRow._fields.index("channels")
-# Values that are decoded together, at least, and the bytes of all at most: they are copied, into new memory.
-MANY, SMALL = 8, 65_536
-# Between them: a number of 64 bits in msgpack.
-_END = b"\xcf\xff" + token_bytes(7)
-_NUMBER = unpackb(_END)
 
 AnyRow = TypeVar("AnyRow", Row, TupleRow)
 NextVersion = Callable[[None, None], str]
@@ -213,31 +205,15 @@ def _ordinary(
     if type(found) is not dict or "thread_id" in found:
         return None
     if channels:
-        stored, versions = {}, checkpoint["channel_versions"]
+        values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
         for channel, version in _references(d, head):
             blob = blobs.get((channel, version))
             if not blob or blob.type != MSGPACK or blob.path or versions.get(channel) != version:
                 return None
-            stored[channel] = blob.value
-        checkpoint["channel_values"].update(_decoded(codec.unpack, stored))
+            values[channel] = codec.unpack(blob.value)  # type: ignore[arg-type]  # None raises an error.
     own = config_of(thread_id, checkpoint_ns, checkpoint_id)
     parent = config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None
     return CheckpointTuple(own, checkpoint, found, parent, pending)  # type: ignore[arg-type]
-
-
-def _decoded(plain: Callable[[Any], Any], stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Decode the values of channels. Many small ones are decoded as one list, which takes half the time.
-
-    A random number follows each. If one of them is missing in the list, a value is damaged, and each is decoded alone.
-    """
-    number = len(stored)
-    if number >= MANY and sum(map(len, stored.values())) <= SMALL:
-        data = b"".join([b"\xdd", (2 * number).to_bytes(4, "big"), _END.join(stored.values()), _END])
-        with suppress(MsgpackDecodeError):  # Also if a value is nested too deeply for a list.
-            found = plain(data)
-            if found[1::2] == [_NUMBER] * number:
-                return dict(zip(stored, found[::2], strict=True))
-    return {channel: plain(data) for channel, data in stored.items()}
 
 
 def _references(d: SqlDialect, head: Row) -> Iterable[tuple[str, str]]:
