@@ -63,7 +63,7 @@ def delete_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
     Idempotent: yes.
     Source: BaseCheckpointSaver.delete_thread.
     """
-    yield d.ask("delete_thread", lock="alone", thread_id=thread_id)
+    yield d.ask("delete_thread", lock="exclusive", thread_id=thread_id)
 
 
 @operation("write")
@@ -152,7 +152,7 @@ def _decide(
     Round trips: 1, or 2 if there are checkpoints older than format 4.
     """
     names = ["select_outline", "select_labels", *(["select_written"] if run_ids else [])]
-    rows, labels, *written = yield d.ask(*names, lock="alone", thread_id=thread_id, run_ids=d.array(run_ids))
+    rows, labels, *written = yield d.ask(*names, lock="exclusive", thread_id=thread_id, run_ids=d.array(run_ids))
     removal = yield from _removal(d, thread_id, choose, rows, labels)
     return removal, [(checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in chain(*written)]
 

@@ -183,7 +183,7 @@ def repair(d: SqlDialect, thread_id: str) -> Steps[int]:
     Round trips: 1, or 2 if there are any.
     Idempotent: yes.
     """
-    replies = yield d.ask(*TABLES, lock="alone", thread_id=thread_id, **d.only(thread_id)._asdict())
+    replies = yield d.ask(*TABLES, lock="exclusive", thread_id=thread_id, **d.only(thread_id)._asdict())
     found = problems(d, *replies)
     blobs = [
         (one.checkpoint_ns, channel, version)

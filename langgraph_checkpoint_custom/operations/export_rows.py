@@ -251,7 +251,7 @@ def import_thread(
     Idempotent: yes.
     Raises: ThreadExists, ThreadBusy.
     """
-    yield d.ask(lock="alone", thread_id=thread_id)
+    yield d.ask(lock="exclusive", thread_id=thread_id)
     return (yield from _import_locked(d, ImportedThread(thread_id, digest, rows), replace))
 
 
@@ -289,7 +289,7 @@ def _import_locked(d: SqlDialect, thread: ImportedThread, replace: bool) -> Step
             raise ThreadExists(f"thread {thread_id!r} was not imported: it has checkpoints of its own")
         if not replace:
             raise ThreadExists(f"thread {thread_id!r} differs from the file, since it existed before")
-        yield d.ask("delete_thread", lock="alone", thread_id=thread_id)
+        yield d.ask("delete_thread", lock="exclusive", thread_id=thread_id)
     for page in _pages(rows()):
         yield d.import_rows(thread_id, [(row.kind, _params(d, row.cells)) for row in page])
     yield d.ask("release_claim", thread_id=thread_id, claim=token)

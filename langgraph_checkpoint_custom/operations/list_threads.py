@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection, Sequence
 from functools import partial
 from heapq import nlargest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakSet
 
 from langgraph_checkpoint_custom.encoding.decode import Decoder

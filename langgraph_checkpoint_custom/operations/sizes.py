@@ -250,7 +250,7 @@ def counted_change(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[t
     Round trips: those of the write, and 2.
     Idempotent: as the write is. If the answer to an attempt was lost, the sizes are those before and after the next.
     """
-    yield d.ask(lock="alone", thread_id=thread_id)
+    yield d.ask(lock="exclusive", thread_id=thread_id)
     return (yield from _before_and_after(d, thread_id, op))
 
 

@@ -155,7 +155,7 @@ def sweep_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Polic
     Rows: the newest checkpoint of each namespace; all of the thread, without values, if some of them are to go.
     Idempotent: yes.
     """
-    found = yield from _verdict(d, codec, thread_id, policy, now, lock="alone")
+    found = yield from _verdict(d, codec, thread_id, policy, now, lock="exclusive")
     if found is None:
         yield d.ask("drop_thread", thread_id=thread_id)
         return Outcome()
@@ -335,7 +335,7 @@ def _verdict(
     policy: Policy,
     now: float,
     *,
-    lock: Literal["alone"] | None = None,
+    lock: Literal["exclusive"] | None = None,
     most: int = ALL - 1,
 ) -> Steps[_Verdict | None]:
     """Decide about a thread; None if it has no checkpoint, or more than `most` namespaces.
@@ -421,7 +421,7 @@ def delete_unless_it_fits(d: SqlDialect, thread_id: str, room: int) -> Steps[boo
     Rows: all rows of the thread are counted.
     Idempotent: yes.
     """
-    asked = d.ask("count_checkpoints", "select_labels", lock="alone", thread_id=thread_id)
+    asked = d.ask("count_checkpoints", "select_labels", lock="exclusive", thread_id=thread_id)
     counted, labels, sizes = yield one_trip([asked, d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)])
     ((checkpoints,),) = counted
     if checkpoints and (labels or _bytes(sizes) <= room):

@@ -97,7 +97,7 @@ def put_on_hidden(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False)
     Idempotent: as `put`.
     Raises: as `put`; CheckpointNotFound also if an ancestor of the parent is needed and was pruned or deleted.
     """
-    lock: Literal["alone", "shared"] = "alone" if only_newest else "shared"  # What `put` takes as well.
+    lock: Literal["exclusive", "shared"] = "exclusive" if only_newest else "shared"  # What `put` takes as well.
     parent = _parent(encoded.row)._asdict()
     (rows,) = yield d.ask("select_delta_history", lock=lock, **parent, asked=d.array(encoded.replayed))
     _, lost = ancestor_rows(d, encoded.replayed, [HistoryRow._make(row) for row in rows if row[0]])
@@ -172,7 +172,7 @@ def store_part(
     Idempotent: yes.
     Raises: as `put`.
     """
-    yield d.ask(lock="alone", thread_id=thread_id)
+    yield d.ask(lock="exclusive", thread_id=thread_id)
     if follows and not (yield from thread_exists(d, thread_id).start()):
         return False
     trips: list[RoundTrip] = []

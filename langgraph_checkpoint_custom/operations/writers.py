@@ -96,7 +96,9 @@ def take_claim(d: SqlDialect, thread_id: str, token: str, owner: str, ttl_second
     Raises: ThreadBusy.
     """
     params = {"thread_id": thread_id, "claim": token, "owner": owner, "ttl_seconds": ttl_seconds}
-    *_, ((held, holder, expires),) = yield d.ask("claim_expire", "claim_take", "claim_holder", lock="alone", **params)
+    *_, ((held, holder, expires),) = yield d.ask(
+        "claim_expire", "claim_take", "claim_holder", lock="exclusive", **params
+    )
     if held != token:
         raise ThreadBusy(thread_id, holder, datetime.fromtimestamp(expires, timezone.utc))
 

@@ -184,16 +184,17 @@ class SqlDialect(ABC):
 
     # Statements and round trips
 
-    def ask(self, *names: str, lock: Literal["alone", "shared"] | None = None, **params: Any) -> RoundTrip:
+    def ask(self, *names: str, lock: Literal["exclusive", "shared"] | None = None, **params: Any) -> RoundTrip:
         """Send the named statements with the same parameters in one round trip; `sent_for` may have others for them.
 
-        With `lock`, the lock of the parameter `thread_id` is taken before them, and that of a `target` alone.
+        With `lock`, the lock of the parameter `thread_id` is taken before them, and that of a `target` is exclusive.
         """
         locks: list[Statement] = []
         if lock:
-            wanted = {params["thread_id"]: lock} | ({params["target"]: "alone"} if "target" in params else {})
+            take = {"exclusive": self._lock, "shared": self._share}
+            wanted = {params["thread_id"]: lock} | ({params["target"]: "exclusive"} if "target" in params else {})
             for thread_id, how in sorted(wanted.items()):  # Always in the same order, to avoid deadlocks.
-                locks += (self._lock if how == "alone" else self._share)(thread_id)
+                locks += take[how](thread_id)
         return self._send(*(each for name in names for each in self._statements(name, **params)), locks=locks)
 
     def has(self, name: str) -> bool:

@@ -87,9 +87,11 @@ def test_it_works_in_pages_and_can_be_started_again(saver: CheckpointSaver, monk
     for number in range(10):
         fill(saver, f"t{number}", *(["ada", "ada"] if number % 2 else ["bo"]))
     operations = erase_operations(saver.backend.dialect, saver.backend.values, ADA, dry_run=False, tenants=True)
-    answer, erased = None, 0
+    answer: Any = None
+    erased = 0
     while erased < 2:
-        op: Operation[Any] = operations.send(answer)
+        op = operations.send(answer)
+        assert isinstance(op, Operation)
         answer = saver.backend.driver.run(op)
         erased += op.name == "delete_thread"
     operations.close()

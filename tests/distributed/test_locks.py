@@ -63,7 +63,7 @@ def test_a_put_waits_for_a_deletion_on_another_server(
 ) -> None:
     with PostgresSaver(urls[puts]) as saver, psycopg.connect(urls[deletes]) as deleting:
         stored(saver, thread_id, "1", large=LARGE)
-        begun(deleting, dialect.ask("delete_thread", lock="alone", thread_id=thread_id))
+        begun(deleting, dialect.ask("delete_thread", lock="exclusive", thread_id=thread_id))
         with ThreadPoolExecutor() as workers:
             document = checkpoint("2", {"large": LARGE}, checkpoint("1", {"large": LARGE})["channel_versions"])
             # The value is unchanged, so the put only refers to it.
