@@ -570,7 +570,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _one_statement(self, encoded: Encoded) -> tuple[Form, Sequence[Any]] | None:
         """Return what may store a checkpoint by itself, and its parameters; None if that takes an operation."""
         row, dialect = encoded.row, self._dialect
-        if not encoded.is_one_row or self._concurrent_writers != "allow" or not dialect.sends_forms:
+        if encoded.blobs or encoded.references or encoded.claim or encoded.parent is None:
+            return None
+        if self._concurrent_writers != "allow" or not dialect.sends_forms:
             return None
         if encoded.replayed:
             return dialect.put_on_parent_form(row)

@@ -103,14 +103,9 @@ class Encoded(NamedTuple):
         return self.parent is None
 
     @property
-    def is_one_row(self) -> bool:
-        """Whether it is one row that needs no other row, except the parent if it has `replayed`."""
-        return not (self.blobs or self.references or self.claim or self.parent is None)
-
-    @property
     def needs_no_row(self) -> bool:
         """Whether it is one row that needs no other row."""
-        return self.is_one_row and not self.replayed
+        return not (self.blobs or self.references or self.claim or self.replayed or self.parent is None)
 
     def row_naming(self, optional: Collection[str]) -> CheckpointRow:
         """The row with the blobs of those `references` that may be missing and were found, for these channels."""
