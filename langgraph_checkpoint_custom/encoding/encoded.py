@@ -281,7 +281,8 @@ def _too_large(
             for channel in channels[at : at + number]:
                 type_, data = encode(channel)
                 size += len(data)
-                if len(data) > SMALL_VALUE or type_ == PICKLE or is_always_blob(channel, values[channel]):
+                is_large = len(data) > SMALL_VALUE and not is_short(values[channel])
+                if is_large or type_ == PICKLE or is_always_blob(channel, values[channel]):
                     found[channel] = type_, data
         at += number
     return found

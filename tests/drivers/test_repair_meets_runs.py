@@ -14,11 +14,12 @@ from tests.drivers.test_maintenance_meets_runs import BIG, ConcurrentCall, fill,
 
 
 def with_an_unreferenced_value(saver: CheckpointSaver, url: str) -> RunnableConfig:
-    """A parent whose row was deleted by hand."""
+    """A parent whose rows were deleted by hand, but not the value."""
     configs = fill(saver, delta=False)
     deleted = [config["configurable"]["checkpoint_id"] for config in configs[:2]]
     with psycopg.connect(url) as server:
-        server.execute("DELETE FROM langgraph_checkpoint.checkpoints WHERE checkpoint_id = ANY(%s)", [deleted])
+        for table in ("checkpoints", "writes"):
+            server.execute(f"DELETE FROM langgraph_checkpoint.{table} WHERE checkpoint_id = ANY(%s)", [deleted])
     found = saver.backend.driver.run(look(saver.backend.dialect, saver.backend.dialect.only("t")))
     unused = [(one.check, one.names) for one in found.findings if one.check.startswith("unused")]
     assert unused == [("unused value", ["big", "0"])]
