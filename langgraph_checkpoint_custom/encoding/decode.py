@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
@@ -66,39 +66,46 @@ class Decoder:
         """The blobs that were read so far, for the next checkpoint; None if there are none."""
         return KnownBlobs(self._versions, self._large) if self._versions else None
 
-    def blob(self, row: StoredBlob, find: Callable[[str, str], StoredBlob | None]) -> Any:
-        """Decode the blob of a channel; `find` returns one of its chunks, by channel and name."""
-        channel, version = row.name or "", row.key or ""
+    def blob(self, row: StoredBlob, chunks: Mapping[tuple[str | None, str | None], StoredBlob]) -> Any:
+        """Decode the blob of a channel; `chunks` has its chunks, by channel and name."""
+        channel, version, codec = row.name or "", row.key or "", self._codec
         self._versions[channel] = version
-        location = location_of_blob(self._location[1], channel, version)
-        stored = self._stored(channel, row.type, row.value)
-        # A name can occur more than once: chunks with equal bytes share one.
-        names = self._names(channel, row.path) if row.path is not None else []
-        pieces = [(name, self._chunk(channel, find(channel, name))) for name in names]
-
-        def read() -> Any:
+        stored_type, data = self._stored(channel, row.type, row.value)
+        pieces = self._chunks(channel, row.path, chunks) if row.path is not None else []
+        try:
             if row.path is None:
-                type_, data = self._codec.unseal(*stored, location)
-                if self._codec.is_large(type_, data):
+                type_ = stored_type
+                if stored_type != MSGPACK or not codec.plain:  # Of most, these are the serializer's bytes.
+                    type_, data = codec.unseal(stored_type, data, location_of_blob(self._location[1], channel, version))
+                if codec.is_large(type_, data):
                     self._large[channel] = KnownValue(version, whole=data)
             else:
-                type_, own_row = self._codec.unseal(*stored, (*location, row.path), CHUNKED)
-                chunks = [Chunk(name, self._codec.unseal(*piece, (*location[:-1], name))[1]) for name, piece in pieces]
-                data = join(own_row, chunks)
-                self._large[channel] = KnownValue(version, chunks)
-            return self._codec.decode((type_, data))
+                location = location_of_blob(self._location[1], channel, version)
+                type_, own_row = codec.unseal(stored_type, data, (*location, row.path), CHUNKED)
+                known = [Chunk(name, codec.unseal(*piece, (*location[:-1], name))[1]) for name, piece in pieces]
+                data = join(own_row, known)
+                self._large[channel] = KnownValue(version, known)
+            return codec.unpack(data) if type_ == MSGPACK else codec.decode((type_, data))
+        except Exception as error:  # A serializer may raise anything.
+            self._fail(error, channel, stored_type)
 
-        return self._read(channel, stored[0], read)
-
-    def _names(self, channel: str, names: str) -> list[str]:
-        """The names of a value's chunks."""
+    def _chunks(
+        self, channel: str, names: str, chunks: Mapping[tuple[str | None, str | None], StoredBlob]
+    ) -> list[tuple[str, TypedBytes]]:
+        """The names and the stored bytes of a value's chunks; chunks with equal bytes share a name."""
         try:
             found = json.loads(names)
         except ValueError:
             found = None
         if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
             raise self.corrupt("the list of chunks of the stored value is not a list of names", channel)
-        return found
+        pieces = []
+        for name in found:
+            row = chunks.get((channel, name))
+            if row is None or row.type is None or row.value is None:
+                raise self.corrupt("a chunk of the stored value is missing", channel)
+            pieces.append((name, (row.type, row.value)))
+        return pieces
 
     def write(self, row: TupleRow, checkpoint_id: str | None = None) -> Any:
         """Decode a write of this checkpoint, or of another one in the namespace."""
@@ -115,11 +122,6 @@ class Decoder:
         if type_ is None or data is None:
             raise self.corrupt("a stored value is missing its bytes", channel, type_)
         return type_, data
-
-    def _chunk(self, channel: str, row: StoredBlob | None) -> TypedBytes:
-        if row is None or row.type is None or row.value is None:
-            raise self.corrupt("a chunk of the stored value is missing", channel)
-        return row.type, row.value
 
     def _value(self, channel: str, type_: str | None, data: bytes | None, location: Location) -> Any:
         """Decode bytes; if they are encrypted, they are bound to the location."""

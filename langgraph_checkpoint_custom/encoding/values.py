@@ -184,6 +184,8 @@ class ValueCodec:
         Raises:
             UnreadableValue: The bytes cannot be unsealed.
         """
+        if stored_type == MSGPACK and self._reads_plain and not form:
+            return stored_type, data
         type_, layers = _layers(stored_type)
         if layers.startswith(CHUNKED) != (form == CHUNKED):
             raise UnreadableValue(

@@ -178,7 +178,7 @@ def _seeds(
         for channel in d.names(id_range.channels):
             blob = blobs.get((id_range.checkpoint_id, channel))
             if blob is not None:
-                seeds[channel] = decoder.blob(blob, lambda *name: chunks.get(name))
+                seeds[channel] = decoder.blob(blob, chunks)
             else:
                 if id_range.value is None:
                     raise decoder.corrupt("the stored value is missing", channel)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import TASKS
 
-from langgraph_checkpoint_custom.encoding.chunks import NO_BLOBS, KnownBlobs, KnownValue
+from langgraph_checkpoint_custom.encoding.chunks import NO_BLOBS, KnownBlobs
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.encode import DOCUMENT
 from langgraph_checkpoint_custom.encoding.rows import version_key
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
+from langgraph_checkpoint_custom.encoding.serde import NULL
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, one_trip, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
@@ -167,11 +167,11 @@ def build_tuple(
     others = [row for row in others if row[0] != "blob"]
     error = None
     try:
-        if found := _ordinary(d, codec, head, others, blobs):
+        if ordinary := _ordinary(d, codec, head, others, blobs):
+            found, known = ordinary
             if remember:
                 # Of a large document that has all values, too: the next checkpoint may not have all.
-                known = _known(d, codec, head, blobs) if blobs else NO_BLOBS if len(head[9]) > DOCUMENT else None
-                remember(head[1], head[2], head[3], known)
+                remember(head[1], head[2], head[3], known or (NO_BLOBS if len(head[9]) > DOCUMENT else None))
             return found
     except Exception as raised:  # What is stored raises an error below, which has its location.
         error = raised
@@ -188,8 +188,12 @@ def build_tuple(
 
 def _ordinary(
     d: SqlDialect, codec: ValueCodec, head: Row, others: Sequence[Row], blobs: Blobs
-) -> CheckpointTuple | None:
-    """Build a checkpoint from bytes in clear, as nearly all are; None if there is more to do."""
+) -> tuple[CheckpointTuple, KnownBlobs | None] | None:
+    """Build a checkpoint from bytes in clear, as nearly all are; None if there is more to do.
+
+    Returns:
+        The checkpoint, and its blobs, or None if it has none.
+    """
     _, thread_id, checkpoint_ns, checkpoint_id, parent_id, _, _, _, type_, document, type2, data2, channels, _ = head
     plain = codec.plain  # If bytes are missing, what it has raises an error.
     if type_ not in plain or type2 not in plain:
@@ -204,33 +208,30 @@ def _ordinary(
         return None
     if type(found) is not dict or "thread_id" in found:
         return None
+    known = None
     if channels:
-        values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
-        for channel, version in _references(d, head):
-            blob = blobs.get((channel, version))
-            if not blob or blob.type != MSGPACK or blob.path or versions.get(channel) != version:
-                return None
-            values[channel] = codec.unpack(blob.value)  # type: ignore[arg-type]  # None raises an error.
+        decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id)
+        _add_blobs(d, decoder, head, blobs, checkpoint)
+        known = decoder.known
     own = config_of(thread_id, checkpoint_ns, checkpoint_id)
     parent = config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None
-    return CheckpointTuple(own, checkpoint, found, parent, pending)  # type: ignore[arg-type]
+    return CheckpointTuple(own, checkpoint, found, parent, pending), known  # type: ignore[arg-type]
 
 
-def _references(d: SqlDialect, head: Row) -> Iterable[tuple[str, str]]:
-    """The channel and version of each blob that belongs to a checkpoint."""
-    return zip(d.names(head[_CHANNELS]), d.names(head[_CHANNELS + 1]), strict=True)
-
-
-def _known(d: SqlDialect, codec: ValueCodec, head: Row, blobs: Blobs) -> KnownBlobs:
-    """What is known of the blobs of an ordinary checkpoint."""
-    versions = dict(_references(d, head))
-    found = {channel: blobs[channel, version].value or b"" for channel, version in versions.items()}
-    large = {
-        channel: KnownValue(versions[channel], whole=data)
-        for channel, data in found.items()
-        if codec.is_large(MSGPACK, data)
-    }
-    return KnownBlobs(versions, large)
+def _add_blobs(d: SqlDialect, decoder: Decoder, head: Row, blobs: Blobs, document: Any) -> None:
+    """Put the values of blobs into the document."""
+    values, stated = document["channel_values"], document.get("channel_versions", {})
+    try:
+        references = list(zip(d.names(head[_CHANNELS]), d.names(head[_CHANNELS + 1]), strict=True))
+    except (ValueError, TypeError):
+        raise decoder.corrupt("the list of blobs in the row is not a list of names", "checkpoint") from None
+    for channel, version in references:
+        if stated.get(channel) != version and version_key(stated.get(channel)) != version:
+            raise decoder.corrupt(f"the row has version {version!r}, but the checkpoint names another", channel)
+        blob = blobs.get((channel, version))
+        if blob is None:
+            raise decoder.corrupt(f"the stored value of version {version!r} is missing", channel)
+        values[channel] = decoder.blob(blob, blobs)
 
 
 def build_tuples(
@@ -256,7 +257,8 @@ def build_tuples(
         writes, values = others.get(head[1:4], ()), blobs.get(head[1:3], {})
         error = None
         try:
-            if found := _ordinary(d, codec, head, writes, values):
+            if ordinary := _ordinary(d, codec, head, writes, values):
+                found, _ = ordinary
                 if not wanted or matches(found.metadata, wanted, contains=d.filter_contains):
                     tuples.append(found)
                 continue
@@ -292,7 +294,7 @@ class _CheckpointRows(NamedTuple):
         pending: list[PendingWrite] = []
         if others or head.channels:
             if head.channels:
-                self._add_blobs(d, decoder, document)
+                _add_blobs(d, decoder, head, self.blobs, document)
             if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS:
                 self._add_sends(decoder, next_version, document)
             pending = decoder.writes(writes_of(others))
@@ -303,22 +305,6 @@ class _CheckpointRows(NamedTuple):
             config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None,
             pending,
         )
-
-    def _add_blobs(self, d: SqlDialect, decoder: Decoder, document: Any) -> None:
-        """Put the values of blobs into the document."""
-        blobs = self.blobs
-        values, stated = document["channel_values"], document.get("channel_versions", {})
-        try:
-            references = list(_references(d, self.head))
-        except (ValueError, TypeError):
-            raise decoder.corrupt("the list of blobs in the row is not a list of names", "checkpoint") from None
-        for channel, version in references:
-            if stated.get(channel) != version and version_key(stated.get(channel)) != version:
-                raise decoder.corrupt(f"the row has version {version!r}, but the checkpoint names another", channel)
-            blob = blobs.get((channel, version))
-            if blob is None:
-                raise decoder.corrupt(f"the stored value of version {version!r} is missing", channel)
-            values[channel] = decoder.blob(blob, lambda channel, name: blobs.get((channel, name)))
 
     def _add_sends(self, decoder: Decoder, next_version: NextVersion, document: Any) -> None:
         """Put the pending sends of a checkpoint in an old format, which are writes of its parent, into the document."""

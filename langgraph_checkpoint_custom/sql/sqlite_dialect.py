@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import repeat
 from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any
@@ -173,33 +174,43 @@ class SqliteDialect(SqlDialect):
 def _rest_of(rows: Sequence[Row]) -> Rest | None:
     """What reads the blobs of checkpoints, the sends of those in an old format, and the chunks of blobs."""
     sends: list[tuple[str, ...]] = []
-    values: dict[tuple[str, ...], None] = {}  # Several checkpoints may share a blob.
+    lists: dict[Row, None] = {}  # Thread, namespace, channels or one channel, and their versions or its chunks.
     for row in rows:
         if row[0] == "checkpoint":
-            if row[_CHANNELS]:
-                pairs = zip(_texts_in(row[_CHANNELS]), _texts_in(row[_CHANNELS + 1]), strict=False)
-                values |= dict.fromkeys((row[1], row[2], *pair) for pair in pairs)
+            if row[_CHANNELS]:  # Of a page, many checkpoints name the same blobs.
+                lists[row[1], row[2], row[_CHANNELS], None, row[_CHANNELS + 1]] = None
             if row[_PARENT] and row[_FORMAT] < FORMAT_WITH_SENDS:
                 sends.append((*row[1:4], row[_PARENT]))
         elif row[0] != "blob":
             break  # Writes and sends are the last rows of a reply.
         elif row[_CHUNKS]:
-            values |= dict.fromkeys((row[1], row[2], row[4], chunk) for chunk in _texts_in(row[_CHUNKS]))
-    if not (values or sends):
+            lists[row[1], row[2], None, row[4], row[_CHUNKS]] = None
+    if not (lists or sends):
         return None
-    asked = {"select_values_of": list(values), "select_sends_of": sends}
+    values: dict[Row, dict[str, None]] = {}  # The members of a JSON object, by thread and namespace.
+    for thread_id, checkpoint_ns, *names in lists:
+        values.setdefault((thread_id, checkpoint_ns), {}).update(_members(*names))
     texts = _layout().texts
-    statements = [Statement(name, texts[name], {"keys": _ENCODE(keys)}) for name, keys in asked.items() if keys]
-    return Rest(statements, None if sends else len(values))
+    statements = [
+        Statement("select_values_of", texts["select_values_of"], ("{" + ",".join(found) + "}", *place))
+        for place, found in values.items()
+    ]
+    if sends:
+        statements.append(Statement("select_sends_of", texts["select_sends_of"], (_ENCODE(sends),)))
+    return Rest(statements, None if sends else sum(map(len, values.values())))
 
 
-def _texts_in(value: str) -> list[str]:
-    """A list from its JSON text; empty if it is damaged: whoever decodes the row raises an error that names it."""
+def _members(channels: str | None, channel: str, names: str) -> Mapping[str, None]:
+    """Members of a JSON object: channels and their versions, or a channel and the names of its chunks.
+
+    None if one of the lists is damaged: whoever decodes the row raises an error that names it.
+    """
     try:
-        found = SqliteDialect.names(value)
-        return found if type(found) is list and set(map(type, found)) == {str} else []
-    except ValueError:
-        return []
+        keys = repeat(channel) if channels is None else SqliteDialect.names(channels)
+        pairs = zip(keys, SqliteDialect.names(names), strict=False)
+        return dict.fromkeys([f"{encode_basestring(key)}:{encode_basestring(name)}" for key, name in pairs])
+    except (ValueError, TypeError):
+        return {}
 
 
 @lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.

@@ -112,6 +112,14 @@ async def test_any_text_may_be_a_channel_name(client: Client) -> None:
     assert history == {name: DeltaChannelHistory(writes=[], seed=[name]) for name in ODD_NAMES}
 
 
+async def test_any_text_may_be_the_name_of_a_channel_with_chunks(client: Client) -> None:
+    values = {name: ["x" * 1000] * 40 + [name] for name in ODD_NAMES}
+    first = await put(client, "1", values)
+    values = {name: [*value, name] for name, value in values.items()}
+    second = await put(client, "2", values, parent=first)
+    assert (await get(client, second)).checkpoint["channel_values"] == values
+
+
 def deep(depth: int, make: Callable[[Any], Any]) -> Any:
     value: Any = 1
     for _ in range(depth):

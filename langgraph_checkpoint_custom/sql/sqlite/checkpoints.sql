@@ -127,18 +127,18 @@ CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpo
 SELECT
     'send', w.thread_id, w.checkpoint_ns, k.value ->> 2, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL
-FROM json_each(:keys) AS k
+FROM json_each(?) AS k
 CROSS JOIN writes w ON w.thread_id = k.value ->> 0 AND w.checkpoint_ns = k.value ->> 1
     AND w.checkpoint_id = k.value ->> 3 AND w.channel = '__pregel_tasks'
 
 -- name: select_values_of
--- The blobs of checkpoints, or the chunks of blobs.
+-- Blobs of checkpoints, or the chunks of blobs: an object has the version or name of each, by its channel, so keys
+-- may repeat. As lists of two, each would be parsed twice more.
 SELECT
     'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, b.chunks, NULL, b.type, b.value,
     NULL, NULL, NULL, NULL
-FROM json_each(:keys) AS k
-CROSS JOIN blobs b ON b.thread_id = k.value ->> 0 AND b.checkpoint_ns = k.value ->> 1
-    AND b.channel = k.value ->> 2 AND b.version = k.value ->> 3
+FROM json_each(?) AS k
+CROSS JOIN blobs b ON b.thread_id = ? AND b.checkpoint_ns = ? AND b.channel = k.key AND b.version = k.value
 
 -- fragment: records_of_page
 -- The columns of a `CheckpointRecord`.
