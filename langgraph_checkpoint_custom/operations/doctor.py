@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, one_trip, operation
+from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.operations.sizes import PAGE, page_of_threads
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -24,6 +26,9 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 TABLES = "doctor_checkpoints", "doctor_blobs", "doctor_labels", "doctor_writes"
 # Checking a row takes about as long as decoding this number of bytes.
 BYTES = 100
+# A write may be stored before its checkpoint, and that after a newer one: another run goes on meanwhile, or has a clock
+# that is ahead. With durability="exit", the time in an id is that at which its superstep began.
+OVERTAKEN = timedelta(days=1)
 
 
 class Check(NamedTuple):
@@ -70,8 +75,8 @@ CHECKS = (
     ),
     Check(
         "late write",
-        "writes to a checkpoint that does not exist, older than the newest one: they were stored after it was deleted; "
-        "--fix deletes them",
+        "writes to a checkpoint that does not exist, a day older than the newest one: they were stored after it was "
+        "deleted; --fix deletes them",
         repairable=True,
     ),
     Check(
@@ -169,9 +174,15 @@ def problems(
         if stored not in threads:
             add("write without a checkpoint", stored, checkpoint_ns, checkpoint_id)
         # A later one may still be stored: of a subgraph call, until the root graph has gone on.
-        elif checkpoint_id < newest.get((stored, checkpoint_ns), newest.get((stored, ""), "")):
+        elif _is_late(checkpoint_id, newest.get((stored, checkpoint_ns), newest.get((stored, ""), ""))):
             add("late write", stored, checkpoint_ns, checkpoint_id)
     return found
+
+
+def _is_late(checkpoint_id: str, newest: str) -> bool:
+    """Whether a checkpoint would be stored by now, by the times in its id and in that of the newest one."""
+    made, made_last = time_of(checkpoint_id), time_of(newest)
+    return made is not None and made_last is not None and made + OVERTAKEN <= made_last
 
 
 @operation("exclusive")

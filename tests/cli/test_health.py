@@ -10,7 +10,8 @@ import pytest
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.cli import checking
 from langgraph_checkpoint_custom.operations.doctor import CHECKS, look, repair
-from tests.behaviour.helpers import Database, metadata, next_uuid
+from tests.behaviour.helpers import Database, config, metadata, next_ulids, next_uuid
+from tests.cli import test_reading
 from tests.cli.conftest import Cli
 from tests.cli.test_reading import HOSTILE, id_of, put
 from tests.invariants import check_invariants, read_tables
@@ -120,24 +121,42 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.leaves_damage("the checkpoints of some writes are never stored")
-def test_late_writes_are_found_and_deleted(own_cli: Cli) -> None:
+def test_late_writes_are_found_and_deleted(own_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a task that was cancelled, and whose checkpoint a prune has deleted; not those of a run that goes on."""
     later: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "z"}}
     called: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "call:1", "checkpoint_id": "z"}}
     with own_cli.store.open() as saver:
-        stored = [put(saver, "t", a=1)]
-        for step in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(test_reading, "next_uuid", next_ulids())  # Of another year.
+            stored = [put(saver, "t", a=1)]
+            for step in range(2):
+                stored.append(put(saver, "t", stored[-1], metadata(step), a=step))
+        for step in range(2, 4):
             stored.append(put(saver, "t", stored[-1], metadata(step), a=step))
         saver.prune(["t"])
         assert found(own_cli, code=0) == {}
         finished: Any = {"configurable": {**stored[0]["configurable"], "checkpoint_ns": "call:0"}}
-        for each in (stored[0], stored[2], stored[3], later, finished, called):
+        for each in (stored[0], stored[2], stored[3], stored[4], later, finished, called):
             saver.put_writes(each, [("a", 1), ("b", 2)], "task")
         assert found(own_cli) == {"late write": 3}
         assert own_cli.json("doctor", "--fix", "--yes")["fixed"] == 3
         assert found(own_cli, code=0) == {}
         kept = Database(own_cli.store).run("SELECT DISTINCT checkpoint_ns, checkpoint_id FROM writes ORDER BY 1, 2")
-        assert kept == [("", id_of(stored[3])), ("", "z"), ("call:1", "z")]
+        assert kept == [("", id_of(stored[3])), ("", id_of(stored[4])), ("", "z"), ("call:1", "z")]
+
+
+def test_writes_whose_checkpoint_another_run_overtakes_are_no_late_writes(own_cli: Cli) -> None:
+    """LangGraph may store the outputs of a task before the checkpoint that it started from."""
+    with own_cli.store.open() as saver:
+        first = put(saver, "t", a=1)
+        overtaken = next_uuid()
+        put(saver, "t", first, metadata(1), a=2)
+        saver.put_writes(config("t", overtaken), [("a", 3)], "task")
+        assert own_cli.json("doctor", "--fix", "--yes")["fixed"] == 0
+        put(saver, "t", first, metadata(1), checkpoint_id=overtaken, a=3)
+        stored = saver.get_tuple(config("t", overtaken))
+        assert stored is not None
+        assert stored.pending_writes == [("task", "a", 3)]
 
 
 @pytest.mark.leaves_damage("a checkpoint is deleted by hand")

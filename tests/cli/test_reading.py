@@ -52,12 +52,20 @@ def missing_class(monkeypatch: pytest.MonkeyPatch) -> type:
     return Plan
 
 
-def put(saver: CheckpointSaver, thread_id: str, parent: Any = None, meta: Any = None, **values: Any) -> Any:
+def put(
+    saver: CheckpointSaver,
+    thread_id: str,
+    parent: Any = None,
+    meta: Any = None,
+    *,
+    checkpoint_id: str | None = None,
+    **values: Any,
+) -> Any:
     """Store a checkpoint whose values are all new versions."""
     versions: Any = {channel: saver.get_next_version(None, None) for channel in values}
     document: Any = {
         "v": 4,
-        "id": next_uuid(),
+        "id": checkpoint_id or next_uuid(),
         "ts": "2026-01-02T03:04:05+00:00",
         "channel_values": values,
         "channel_versions": versions,
