@@ -214,9 +214,10 @@ def kept_threads(
 ) -> Steps[Sequence[Kept]]:
     """Return those of some threads that stay as they are. The others are long, or something of them may go.
 
-    Round trips: 1 for all threads; one more if some may have superseded checkpoints, and one if a time to live is over.
-    Rows: the newest checkpoint of each namespace, of up to 100; of threads that may have superseded checkpoints, up to
-        101 checkpoints, without values.
+    Round trips: 1 for all threads; one more if only an outline tells whether some have superseded checkpoints, and one
+        if a time to live is over.
+    Rows: the newest checkpoint of each namespace, of up to 100; with a number of checkpoints to keep, that many root
+        checkpoints and one, up to 101, and of a thread whose outline is read up to 101, without values.
     """
     found = yield from together([_kept(d, codec, each, policy, now) for each in thread_ids])
     return [each for each in found if each]
@@ -226,8 +227,10 @@ def _kept(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Policy, now:
     found = yield from _verdict(d, codec, thread_id, policy, now, most=SHORT)
     if found is None or found.seen is None or found.keep == 0:
         return None
-    if found.keep is not None:
-        removal = yield from decide(d, thread_id, partial(superseded, keep=found.keep), most=SHORT)
+    if found.keep is not None and found.exceeds is not False:
+        removal = None
+        if found.exceeds is None:
+            removal = yield from decide(d, thread_id, partial(superseded, keep=found.keep), most=SHORT)
         if removal is None or removal.changes():
             return None
     return Kept(thread_id, found.applies, found.due_at, found.seen)
@@ -270,7 +273,9 @@ def look_at_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Pol
         (sizes,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
         total = Total(map(SizeRow._make, sizes))
         return Outcome(found.applies, True, total.rows["checkpoint"], total.bytes)
-    removal = (yield from decide(d, thread_id, partial(superseded, keep=found.keep))) if found.keep else None
+    removal = None
+    if found.keep and found.exceeds is not False:
+        removal = yield from decide(d, thread_id, partial(superseded, keep=found.keep))
     if removal is None:
         return Outcome(found.applies)
     return Outcome(found.applies, removal.empties(), removal.chosen_visible())
@@ -293,6 +298,8 @@ class _Visit(NamedTuple):
         strategy: What is done after that.
         label: One of the names of its labels.
         namespaces: The number of its namespaces.
+        roots: The number of its newest root checkpoints, of as many as were asked for; None if there are none, or one
+            of these is hidden.
     """
 
     checkpoint_ns: str
@@ -308,6 +315,7 @@ class _Visit(NamedTuple):
     strategy: str | None
     label: str | None
     namespaces: int
+    roots: int | None
 
 
 class _Verdict(NamedTuple):
@@ -315,6 +323,7 @@ class _Verdict(NamedTuple):
 
     Attributes:
         keep: How many checkpoints of each namespace remain; None means all, 0 none.
+        exceeds: Whether there are more, so that some are superseded; None if only the outline tells.
         applies: Whether the policy applies to the thread.
         due_at: When to visit it again.
         seen: When it was due, if it has a row.
@@ -322,6 +331,7 @@ class _Verdict(NamedTuple):
     """
 
     keep: int | None
+    exceeds: bool | None
     applies: bool
     due_at: float
     seen: float | None
@@ -346,7 +356,9 @@ def _verdict(
     """
     # They are counted first: one that is stored after that is visited, or makes the number another one.
     names = ("count_checkpoints", "select_visit") if lock else ("select_visit",)
-    params: dict[str, Any] = {"thread_id": thread_id, "limit": most + 1}
+    # With the lock, the outline is read in any case: a thread that comes so far has superseded checkpoints.
+    asked = 0 if lock or policy.keep_last is None else min(policy.keep_last, SHORT) + 1
+    params: dict[str, Any] = {"thread_id": thread_id, "limit": most + 1, "counted": asked}
     *counted, rows = yield d.ask(*names, lock=lock, **params, even_hidden=False)
     if not rows:
         (rows,) = yield d.ask("select_visit", **params, even_hidden=True)
@@ -373,7 +385,17 @@ def _verdict(
     wait = WEEK * (1 - crc32(thread_id.encode()) / 2**33)  # Not all threads in the same hour.
     keep, wait = fate(policy, thread, wait)
     checkpoints = counted[0][0][0] if counted else 0
-    return _Verdict(keep, is_wanted or ttl is not None, now + wait, visit.due_at, checkpoints)
+    exceeds = _exceeds(visit, keep or 0, asked)
+    return _Verdict(keep, exceeds, is_wanted or ttl is not None, now + wait, visit.due_at, checkpoints)
+
+
+def _exceeds(visit: _Visit, keep: int, asked: int) -> bool | None:
+    """Return whether a thread has superseded checkpoints; None if its newest root checkpoints do not tell."""
+    if visit.roots is None or visit.label is not None:  # One that is hidden or has a label may be needed, or not.
+        return None
+    if visit.roots > keep:
+        return True
+    return False if visit.roots < asked and visit.namespaces == 1 else None
 
 
 def _age(codec: ValueCodec, key: Key, type_: str, data: bytes, now: float) -> float | None:

@@ -478,6 +478,42 @@ def test_what_a_sweep_reads_of_a_thread(store: Store) -> None:
         assert swept.freed_bytes > 0
 
 
+@pytest.mark.parametrize(
+    ("thread_id", "namespaces", "stays", "trips", "rows"),
+    [
+        ("short", ["", "", ""], True, 1, 1),
+        ("long", ["", "", "", ""], False, 1, 1),
+        # The newest checkpoint, the outline, and the label.
+        ("labelled", ["", "", "", ""], True, 2, 1 + 4 + 1),
+        ("hidden", ["", "", ""], False, 2, 1 + 3),
+        ("calls", ["", "", "subgraph"], True, 2, 1 + 3),
+    ],
+)
+def test_a_sweep_reads_an_outline_only_if_it_must(
+    store: Store, database: Database, thread_id: str, namespaces: list[str], stays: bool, trips: int, rows: int
+) -> None:
+    """The newest root checkpoints tell enough, unless one is hidden or has a label, or there are subgraphs."""
+    events: list[OperationEvent] = []
+    with store.open(on_operation=events.append) as saver:
+        saver.setup()
+        last = {ns: config(thread_id, ns=ns) for ns in namespaces}
+        for number, ns in enumerate(namespaces):
+            last[ns] = put(saver, thread_id, after=last[ns])
+            if (thread_id, number) == ("labelled", 0):
+                saver.label(last[ns], "first")
+            if (thread_id, number) == ("hidden", 0):
+                database.run("UPDATE checkpoints SET hidden = true")
+        d, _, codec = saver.backend
+        policy = sweep.Policy(None, 3, (), keep_waiting=True)
+        events.clear()
+        kept = saver.backend.driver.run(sweep.kept_threads(d, codec, [thread_id], policy, time.time()))
+        assert [each.thread_id for each in kept] == [thread_id] * stays
+        assert [(event.round_trips, event.rows) for event in events] == [(trips, rows)]
+        swept = saver.sweep(Retention(keep_last=3))
+        assert (swept.threads, swept.deleted_checkpoints) == (1, int(thread_id == "long"))
+        assert bool(database.run("SELECT count(*) FROM checkpoints WHERE hidden")[0][0]) is False
+
+
 async def test_every_way_to_make_a_thread_gives_it_a_row(
     client: Client, database: Database, store: Store, tmp_path: Any
 ) -> None:

@@ -164,8 +164,11 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "threads left": (armed(d, range(1, 1_900, 400), "select_later"), 12),
         "ids of threads": (d.ask("thread_ids", **ALL_THREADS._asdict(), threads=500), 510),
         "when a thread is due": (RoundTrip([d.statement("select_arming", thread_id="t7")]), 1),
-        # Of 4,000 checkpoints the newest, its namespace twice, and the row of the thread.
-        "thread that a sweep visits": (d.ask("select_visit", thread_id="t0", limit=101, even_hidden=False), 10),
+        # Of 4,000 checkpoints the newest six, its namespace twice, and the row of the thread.
+        "thread that a sweep visits": (
+            d.ask("select_visit", thread_id="t0", limit=101, even_hidden=False, counted=6),
+            20,
+        ),
         # Of 100 checkpoints, twice as many writes, and their values, each is counted and deleted.
         "expired thread": (RoundTrip([d.statement("delete_counted", thread_id="t7", checkpoints=100)]), 1_000),
         "thread armed again": (d.ask("rearm_thread", thread_id="t7", due_at=2_000.0, seen=1_007.0), 2),

@@ -83,6 +83,15 @@ SET ttl_seconds = excluded.ttl_seconds, strategy = excluded.strategy,
 -- include: sooner
 RETURNING thread_id
 
+-- fragment: newest_roots
+-- The number of the newest root checkpoints, `counted` at most; NULL if there are none, or one of these is hidden.
+(
+    SELECT CASE WHEN count(*) FILTER (WHERE hidden) = 0 THEN nullif(count(*), 0) END FROM (
+        SELECT hidden FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND checkpoint_ns = ''
+        ORDER BY checkpoint_id DESC LIMIT %(counted)s
+    ) AS newest
+)
+
 -- name: select_due
 SELECT thread_id, due_at FROM langgraph_checkpoint.threads
 WHERE

@@ -61,7 +61,8 @@ SELECT
     f.checkpoint_ns, f.checkpoint_id, f.metadata_type, f.metadata,
     t.due_at, t.ttl_seconds, t.strategy,
     (SELECT max(name) FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s),
-    (SELECT count(*) FROM visited)
+    (SELECT count(*) FROM visited),
+    -- include: newest_roots
 FROM (SELECT * FROM heads ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT 1) AS n
 CROSS JOIN (SELECT * FROM heads ORDER BY checkpoint_ns LIMIT 1) AS f
 LEFT JOIN LATERAL (

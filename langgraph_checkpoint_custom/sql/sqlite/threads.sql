@@ -60,7 +60,8 @@ SELECT
     f.checkpoint_ns, f.checkpoint_id, f.metadata_type, f.metadata,
     t.due_at, t.ttl_seconds, t.strategy,
     (SELECT max(name) FROM labels WHERE thread_id = :thread_id),
-    (SELECT count(*) FROM visited)
+    (SELECT count(*) FROM visited),
+    -- include: newest_roots
 FROM (SELECT row FROM heads ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT 1) AS newest
 CROSS JOIN checkpoints n ON n.rowid = newest.row
 CROSS JOIN (SELECT row FROM heads ORDER BY checkpoint_ns LIMIT 1) AS first
