@@ -206,6 +206,13 @@ class ValueCodec:
             )
         return type_, _decompress(data) if layers else data
 
+    def decompress(self, stored_type: str, data: bytes) -> TypedBytes:
+        """Return a row's type and bytes without compression, if `seal` did no more; other bytes as they are."""
+        if stored_type == _COMPRESSED_MSGPACK and self._reads_plain:
+            with suppress(Exception):  # `unseal` raises for damaged bytes, too.
+                return MSGPACK, _decompress(data)
+        return stored_type, data
+
     def renewed(self, type_: str, data: bytes, location: Location) -> TypedBytes | None:
         """Seal stored bytes again with the current settings, or return None if they are current. Creates no object."""
         own, layers = _layers(type_)

@@ -163,7 +163,7 @@ def build_tuple(
     if not rows or rows[0][0] != "checkpoint":  # Writes can be stored before it, and a batch reads blobs of others.
         return None
     head, *others = rows
-    blobs: Blobs = _by_name(others) if head[_CHANNELS] else {}
+    blobs: Blobs = _by_name(codec, others) if head[_CHANNELS] else {}
     others = [row for row in others if row[0] != "blob"]
     error = None
     try:
@@ -250,7 +250,7 @@ def build_tuples(
         else:
             others.setdefault(row[1:3] if row[0] == "blob" else row[1:4], []).append(row)
     # Several checkpoints of a namespace may share a blob.
-    blobs = {location: _by_name(found) for location, found in others.items() if len(location) == 2}
+    blobs = {location: _by_name(codec, found) for location, found in others.items() if len(location) == 2}
     heads.sort(key=itemgetter(3, 1, 2), reverse=True)
     tuples = []
     for head in heads:
@@ -274,9 +274,19 @@ def build_tuples(
     return tuples
 
 
-def _by_name(rows: Iterable[Row]) -> Blobs:
-    """Return values and chunks, by channel and version (of a value) or name (of a chunk)."""
-    return {(row[4], row[5]): TupleRow._make(row) for row in rows if row[0] == "blob"}
+def _by_name(codec: ValueCodec, rows: Iterable[Row]) -> Blobs:
+    """Return values and chunks, by channel and version (of a value) or name (of a chunk).
+
+    They are decompressed here, once for all checkpoints that share them.
+    """
+    blobs = {}
+    for row in map(TupleRow._make, rows):
+        if row.kind == "blob":
+            if row.type is not None and row.value is not None:
+                type_, value = codec.decompress(row.type, row.value)
+                row = row._replace(type=type_, value=value)
+            blobs[row.name, row.key] = row
+    return blobs
 
 
 class _CheckpointRows(NamedTuple):
