@@ -117,8 +117,11 @@ class Callers(Connections):
 
     async def renew(self, *, is_async: bool) -> None:
         """Replace the idle connections that do not answer; those of others may be intact."""
-        if self._pool:
-            await settled(self._pool.check())
+        if isinstance(self._pool, AsyncConnectionPool):
+            # If the call is cancelled, psycopg_pool would take it for a broken connection, and the call would go on.
+            await asyncio.shield(self._pool.check())
+        elif self._pool:
+            self._pool.check()
 
     def stats(self) -> dict[str, Any]:
         """Return psycopg_pool's statistics of a pool."""

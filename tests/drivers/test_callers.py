@@ -114,6 +114,39 @@ async def test_an_async_pool_is_shared_with_langgraphs_store_while_both_work(
         await store.aput(("notes",), "after", {"turn": 0})
 
 
+async def test_a_call_can_be_cancelled_while_it_has_a_callers_pool_checked(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool then checks its connections to the end: psycopg_pool takes a cancelled check for a broken one."""
+    begins, goes_on = asyncio.Event(), asyncio.Event()
+    check = AsyncConnectionPool.check_connection
+
+    async def slowly(connection: Any) -> None:
+        begins.set()
+        await goes_on.wait()
+        await check(connection)
+
+    async with brought("AsyncConnectionPool", postgres_url) as pool:
+        client = Client(PostgresSaver(pool), "async")
+        await life(client, "before")
+        monkeypatch.setattr(AsyncConnectionPool, "check_connection", staticmethod(slowly))
+        with psycopg.connect(postgres_url) as server:
+            server.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        call = asyncio.ensure_future(client.get_tuple(generate_config("before")))
+        await asyncio.wait_for(begins.wait(), 30)
+        call.cancel()
+        await asyncio.sleep(0)
+        goes_on.set()
+        await asyncio.wait([call])
+        assert call.cancelled()
+        async with pool.connection(timeout=20), pool.connection(timeout=20):
+            pass
+        await life(client, "after")
+
+
 async def ended(connection: Any, how: str) -> None:
     """End the transaction of a connection of either api."""
     ending = getattr(connection, how)()
