@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+from random import Random
+from typing import Any
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from langgraph_checkpoint_custom.encoding.values import ValueCodec
+from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, drive
 from langgraph_checkpoint_custom.model.filter import wanted
-from langgraph_checkpoint_custom.operations.sweep import Policy, Thread, fate
+from langgraph_checkpoint_custom.model.outline import Removal, superseded
+from langgraph_checkpoint_custom.operations.sweep import Policy, Thread, fate, kept_threads
+from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
+from tests.model.random_threads import random_thread
 
 ALL = Policy(None, None, (), keep_waiting=True)
 WANTED, OLD = Thread(is_wanted=True, is_labelled=False, age=50.0), 40.0
@@ -43,3 +54,28 @@ def test_the_name_of_a_policy_is_the_same_in_each_process() -> None:
 )
 def test_what_becomes_of_a_thread(policy: Policy, thread: Thread, expected: tuple[int | None, float]) -> None:
     assert fate(policy, thread, 100.0) == expected
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 1_000_000).map(Random), st.integers(1, 4))
+def test_a_thread_stays_if_its_outline_says_so_whether_that_is_read_or_not(random: Random, keep: int) -> None:
+    outline = random_thread(random).outline()
+    newest = sorted((row for row in outline.rows.values() if not row.checkpoint_ns), key=lambda row: row.checkpoint_id)
+    hidden = [row.hidden for row in newest[-keep - 1 :]]
+    decides = max(outline.labels, default=None), len(outline.namespaces), None if any(hidden) else len(hidden) or None
+    replies: dict[str, Any] = {
+        "select_visit": [("", "", "", b"", "", "", "", b"", 0.0, None, None, *decides)],
+        "select_short_outline": [*outline.rows.values()],
+        "select_labels": [(name, *place) for name, place in outline.labels.items()],
+        "select_sends": outline.sends,
+    }
+
+    def perform(request: RoundTrip | Offload) -> Any:
+        if isinstance(request, Offload):
+            return request.work()
+        return request.reply([replies[statement.name] for statement in request.sent()])
+
+    policy, codec = ALL._replace(keep_last=keep), ValueCodec(BaseCheckpointSaver.serde)
+    kept = drive(kept_threads(PostgresDialect("langgraph_checkpoint"), codec, ["t"], policy, 0.0), perform)
+    stays = bool(outline.rows) and not Removal(outline, superseded(outline, keep)).changes()
+    assert [each.thread_id for each in kept] == ["t"] * stays
