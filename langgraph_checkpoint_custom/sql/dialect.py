@@ -375,6 +375,7 @@ class SqlDialect(ABC):
 
     def _page(self, what: str, page: Page, *, all_kinds: bool = False, with_hidden: bool = False) -> RoundTrip:
         params = page._asdict()
+        del params["ahead"]  # Up to 10,000 keys, in which an observer would look for bytes at each page.
         params["filter"] = _filter_text(page)
         if page.thread_id is None:
             kind = "store"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import product
 from pathlib import Path
@@ -21,7 +21,7 @@ from psycopg_pool import ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, open_saver
 from langgraph_checkpoint_custom.engine.operation import Form, Statement
-from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.model.keys import Ahead, Key
 from langgraph_checkpoint_custom.model.outline import Removal, of_runs
 from langgraph_checkpoint_custom.operations.delete import changes
 from langgraph_checkpoint_custom.operations.pages import first_page
@@ -294,6 +294,15 @@ def test_sqlite_plans_do_not_depend_on_statistics(sqlite_store: Path, sqlite_sto
             for statement in round_trip.statements:
                 plan = sqlite_plan(without, statement)
                 assert plan == sqlite_plan(analyzed, statement), (case, statement.name)
+
+
+@pytest.mark.parametrize("d", [POSTGRES, SqliteDialect("")], ids=["postgres", "sqlite"])
+def test_the_keys_of_later_pages_are_no_parameter(d: SqlDialect) -> None:
+    """There are up to 10,000 of them, in which an observer would look for bytes at each page of a list."""
+    trip, _ = round_trips(d)["list page of a thread"]
+    (statement,) = trip.statements
+    assert isinstance(statement.params, Mapping)
+    assert not any(isinstance(value, Ahead) for value in statement.params.values())
 
 
 def test_the_explained_store_is_the_one_the_saver_reads(postgres_store: str, sqlite_store: Path) -> None:
