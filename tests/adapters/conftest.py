@@ -12,7 +12,7 @@ from tests.stores import Store
 
 @pytest.fixture
 def saver(store: Store) -> Iterator[CheckpointSaver]:
-    """A saver on an empty store with its tables."""
-    with store.open() as opened:
+    """A saver on an empty store with its tables; what the adapters store needs no class."""
+    with store.open(strict=True) as opened:
         opened.setup()
         yield opened

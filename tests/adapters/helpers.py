@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from langgraph_checkpoint_custom import CheckpointSaver
@@ -43,7 +43,7 @@ def put_document(
 def damage(store: Store) -> None:
     """Replace all values in the database with bytes that cannot be decoded."""
     damaged = "x'c1'" if store.kind == "sqlite" else r"'\xc1'"
-    _execute(store, [f"UPDATE blobs SET value = {damaged}", f"UPDATE checkpoints SET checkpoint = {damaged}"])
+    Database(store).change(f"UPDATE blobs SET value = {damaged}", f"UPDATE checkpoints SET checkpoint = {damaged}")
 
 
 @contextmanager
@@ -61,15 +61,8 @@ def refusing(store: Store, table: str, *events: str) -> Iterator[None]:
             f"CREATE TRIGGER refuses BEFORE {' OR '.join(events)} ON {table} FOR EACH ROW EXECUTE FUNCTION refuse()",
         ]
         dropped = ["DROP FUNCTION refuse() CASCADE"]
-    _execute(store, made)
+    Database(store).change(*made)
     try:
         yield
     finally:
-        _execute(store, dropped)
-
-
-def _execute(store: Store, statements: list[str]) -> None:
-    with closing(Database(store).connect()) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
+        Database(store).change(*dropped)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ from tests.adapters.helpers import HOSTILE, Calls, put_document
 from tests.behaviour.helpers import Database
 from tests.conftest import APIS
 from tests.stores import Store
-
-
-@pytest.fixture
-def saver(store: Store) -> Iterator[CheckpointSaver]:
-    with store.open(strict=True) as saver:
-        saver.setup()
-        yield saver
 
 
 @pytest.fixture(params=APIS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timezone
 from importlib.util import find_spec
 from typing import Annotated, Any, TypedDict
@@ -53,6 +53,21 @@ class Framework(ABC):
 
     @abstractmethod
     async def items(self, name: str) -> Items: ...
+
+    @property
+    def old(self) -> str:
+        """The stored id of the thread that has something."""
+        return self.thread("t")
+
+    @property
+    def new(self) -> str:
+        """The stored id of another one."""
+        return self.thread("new")
+
+    def point(self, number: int) -> Any:
+        """The config of the checkpoint after a step."""
+        location = {"thread_id": self.old, "checkpoint_ns": "", "checkpoint_id": self.points("t")[number]}
+        return {"configurable": location}
 
     def points(self, name: str) -> list[str]:
         """The checkpoint after each step, the oldest first."""
@@ -138,111 +153,58 @@ FRAMEWORKS = (LangGraph, CubeLoop, PydanticDeep, Sessions, KeyValues)
 ALL = ["1", "2", "3"]
 
 
-async def rollback(client: Client, framework: Framework) -> None:
-    await client.do("rollback", framework.thread("t"), framework.points("t")[1])
+Call = Callable[[Client], Awaitable[Any]]
 
 
-async def fork(client: Client, framework: Framework) -> None:
-    await client.do(
-        "fork_thread", framework.thread("t"), framework.thread("new"), checkpoint_id=framework.points("t")[1]
-    )
+def call(name: str, *args: Any, **kwargs: Any) -> Call:
+    return lambda client: client.do(name, *args, **kwargs)
 
 
-async def fork_the_newest(client: Client, framework: Framework) -> None:
-    await client.do("fork_thread", framework.thread("t"), framework.thread("new"))
-
-
-async def delete_newest(client: Client, framework: Framework) -> None:
-    point: Any = {"thread_id": framework.thread("t"), "checkpoint_ns": "", "checkpoint_id": framework.points("t")[2]}
-    await client.do("delete_checkpoint", {"configurable": point})
-
-
-async def delete_first(client: Client, framework: Framework) -> None:
-    point: Any = {"thread_id": framework.thread("t"), "checkpoint_ns": "", "checkpoint_id": framework.points("t")[0]}
-    await client.do("delete_checkpoint", {"configurable": point})
-
-
-async def delete_thread(client: Client, framework: Framework) -> None:
-    await client.delete_thread(framework.thread("t"))
-
-
-async def delete_for_runs(client: Client, framework: Framework) -> None:
-    await client.delete_for_runs(["an unknown run"])
-
-
-async def prune(client: Client, framework: Framework) -> None:
-    await client.prune([framework.thread("t")])
-
-
-async def prune_all(client: Client, framework: Framework) -> None:
-    await client.prune([framework.thread("t")], strategy="delete")
-
-
-async def sweep(client: Client, framework: Framework) -> None:
-    await client.do("sweep", Retention(keep_last=1))
-
-
-async def sweep_all(client: Client, framework: Framework) -> None:
-    await client.do("sweep", Retention(max_bytes=0))
-
-
-async def copy(client: Client, framework: Framework) -> None:
-    await client.copy_thread(framework.thread("t"), framework.thread("new"))
-
-
-async def label_and_prune(client: Client, framework: Framework) -> None:
-    point: Any = {"thread_id": framework.thread("t"), "checkpoint_ns": "", "checkpoint_id": framework.points("t")[0]}
-    await client.do("label", {"configurable": point}, "first")
-    await client.prune([framework.thread("t")])
-    assert list(framework.saver.labels(framework.thread("t"))) == ["first"]
-
-
-async def label_and_unlabel(client: Client, framework: Framework) -> None:
-    await client.do("label", {"configurable": {"thread_id": framework.thread("t"), "checkpoint_ns": ""}}, "newest")
-    assert await client.do("unlabel", framework.thread("t"), "newest")
-
-
-async def reencrypt(client: Client, framework: Framework) -> None:
-    await client.do("reencrypt", dry_run=True)
-
-
-Operation = Callable[[Client, Framework], Any]
-# The remaining items: for all frameworks, and for those that differ. A checkpoint of pydantic-deep is an item.
-TABLE: dict[Operation, tuple[Any, dict[type[Framework], Any]]] = {
-    rollback: (["1", "2"], {}),
-    fork: (["1", "2"], {PydanticDeep: ["2"]}),
-    fork_the_newest: (ALL, {PydanticDeep: ["3"]}),
+# The calls of each operation, and the items that remain: for all frameworks, and for those that differ. A checkpoint of
+# pydantic-deep is an item.
+TABLE: dict[str, tuple[Callable[[Framework], Sequence[Call]], Items, dict[type[Framework], Items]]] = {
+    "rollback": (lambda it: [call("rollback", it.old, it.points("t")[1])], ["1", "2"], {}),
+    "fork": (
+        lambda it: [call("fork_thread", it.old, it.new, checkpoint_id=it.points("t")[1])],
+        *(["1", "2"], {PydanticDeep: ["2"]}),
+    ),
+    "fork of the newest": (lambda it: [call("fork_thread", it.old, it.new)], ALL, {PydanticDeep: ["3"]}),
     # LangGraph continues from the parent, which already has the input.
-    delete_newest: (["1", "2"], {LangGraph: ALL}),
-    delete_first: (ALL, {PydanticDeep: ["2", "3"]}),
-    delete_thread: ([], {}),
-    delete_for_runs: (ALL, {}),
-    prune: (ALL, {PydanticDeep: ["3"]}),
-    prune_all: ([], {}),
-    sweep: (ALL, {PydanticDeep: ["3"]}),
-    sweep_all: ([], {}),
-    copy: (ALL, {}),
-    label_and_prune: (ALL, {PydanticDeep: ["1", "3"]}),
-    label_and_unlabel: (ALL, {}),
-    reencrypt: (ALL, {}),
+    "newest deleted": (lambda it: [call("delete_checkpoint", it.point(2))], ["1", "2"], {LangGraph: ALL}),
+    "first deleted": (lambda it: [call("delete_checkpoint", it.point(0))], ALL, {PydanticDeep: ["2", "3"]}),
+    "thread deleted": (lambda it: [call("delete_thread", it.old)], [], {}),
+    "unknown run deleted": (lambda it: [call("delete_for_runs", ["an unknown run"])], ALL, {}),
+    "prune": (lambda it: [call("prune", [it.old])], ALL, {PydanticDeep: ["3"]}),
+    "prune of everything": (lambda it: [call("prune", [it.old], strategy="delete")], [], {}),
+    "sweep": (lambda it: [call("sweep", Retention(keep_last=1))], ALL, {PydanticDeep: ["3"]}),
+    "sweep of everything": (lambda it: [call("sweep", Retention(max_bytes=0))], [], {}),
+    "copy": (lambda it: [call("copy_thread", it.old, it.new)], ALL, {}),
+    "label": (
+        lambda it: [call("label", it.point(0), "first"), call("prune", [it.old])],
+        *(ALL, {PydanticDeep: ["1", "3"]}),
+    ),
+    "unlabel": (lambda it: [call("label", it.point(2), "newest"), call("unlabel", it.old, "newest")], ALL, {}),
+    "reencrypt": (lambda it: [call("reencrypt", dry_run=True)], ALL, {}),
 }
-NEW = {fork, fork_the_newest, copy}
+NEW = {"fork", "fork of the newest", "copy"}
 
 
-@pytest.mark.parametrize("change", TABLE, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("operation", TABLE)
 @pytest.mark.parametrize("make", FRAMEWORKS, ids=lambda make: make.__name__)
 async def test_each_operation_on_threads_does_what_the_table_says(
-    client: Client, make: type[Framework], change: Operation
+    client: Client, make: type[Framework], operation: str
 ) -> None:
     saver = client.saver
     assert isinstance(saver, CheckpointSaver)
     framework = make(saver)
     for item in ALL:
         await framework.add("t", item)
-    default, others = TABLE[change]
+    calls, default, others = TABLE[operation]
     expected = others.get(make, default)
-    await change(client, framework)
-    left = {"t": ALL, "new": expected} if change in NEW else {"t": expected}
+    for each in calls(framework):
+        await each(client)
+    assert list(saver.labels(framework.old)) == (["first"] if operation == "label" else [])
+    left = {"t": ALL, "new": expected} if operation in NEW else {"t": expected}
     for name, items in left.items():
         assert await framework.items(name) == items
         for more in ("more", "and more"):

@@ -59,13 +59,6 @@ THREAD = thread_of("pydantic-deep", "a")
 
 
 @pytest.fixture
-def saver(store: Store) -> Iterator[CheckpointSaver]:
-    with store.open(strict=True) as saver:
-        saver.setup()
-        yield saver
-
-
-@pytest.fixture
 def deep(saver: CheckpointSaver) -> DeepCheckpointStore:
     return DeepCheckpointStore(saver, "a")
 

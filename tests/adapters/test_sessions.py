@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -23,13 +22,6 @@ from tests.conftest import APIS
 from tests.stores import Store
 
 PLAN = [{"id": "1", "content": "write", "status": "pending"}]
-
-
-@pytest.fixture
-def saver(store: Store) -> Iterator[CheckpointSaver]:
-    with store.open(strict=True) as saver:
-        saver.setup()
-        yield saver
 
 
 @pytest.fixture(params=APIS)

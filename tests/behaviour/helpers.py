@@ -184,6 +184,13 @@ class Database:
             connection.commit()
         return rows
 
+    def change(self, *statements: str) -> None:
+        """Run statements that need not affect a row, such as those that change the tables."""
+        with closing(self.connect()) as connection:
+            for sql in statements:
+                connection.execute(sql)
+            connection.commit()
+
     def count(self, table: str) -> int:
         """The number of rows of a table."""
         return cast(int, self.run(f"SELECT count(*) FROM {table}")[0][0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -200,20 +199,13 @@ def test_a_value_that_is_referenced_since_the_check_is_not_deleted(cli: Cli) -> 
 def test_a_missing_index_is_an_error(own_cli: Cli) -> None:
     with own_cli.store.open() as saver:
         saver.setup()
-    change(own_cli, "DROP INDEX checkpoints_by_id")
+    Database(own_cli.store).change("DROP INDEX checkpoints_by_id")
     report = own_cli.json("doctor", code=1)
     assert [line for line in report["missing"] if "checkpoints_by_id" in line]
     assert "see verify" in own_cli("doctor", code=1)
-    change(own_cli, "DROP TABLE labels")
+    Database(own_cli.store).change("DROP TABLE labels")
     assert own_cli.json("doctor", code=1)["checks"] == {}
     assert "verify" in own_cli("doctor", code=1)
-
-
-def change(cli: Cli, statement: str) -> None:
-    """Change the tables by hand."""
-    with closing(Database(cli.store).connect()) as connection:
-        connection.execute(statement)
-        connection.commit()
 
 
 @pytest.mark.leaves_damage("rows are changed by hand")

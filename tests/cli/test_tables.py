@@ -13,14 +13,6 @@ from tests.behaviour.helpers import Database
 from tests.cli.conftest import Cli
 
 
-def execute(cli: Cli, *statements: str) -> None:
-    """Change the tables by hand."""
-    with closing(Database(cli.store).connect()) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
-
-
 def test_setup(cli: Cli) -> None:
     assert cli("setup") == "The tables are ready.\n"
     assert cli.json("setup")["ready"] is True
@@ -37,8 +29,7 @@ def test_the_shipped_catalog_is_what_the_migrations_make(cli: Cli) -> None:
 
 @pytest.mark.leaves_damage("the tables are changed")
 def test_drift_is_reported_line_by_line(own_cli: Cli) -> None:
-    execute(
-        own_cli,
+    Database(own_cli.store).change(
         "DROP INDEX checkpoints_of_run",
         "ALTER TABLE writes ADD COLUMN mine text",
         "CREATE INDEX mine ON blobs (channel)",
@@ -58,7 +49,7 @@ def test_drift_is_reported_line_by_line(own_cli: Cli) -> None:
 
 @pytest.mark.leaves_damage("the tables are changed")
 def test_additions_are_no_problem(own_cli: Cli) -> None:
-    execute(own_cli, "CREATE INDEX mine ON blobs (channel)")
+    Database(own_cli.store).change("CREATE INDEX mine ON blobs (channel)")
     assert own_cli.json("verify")["ok"] is True
 
 
@@ -93,14 +84,14 @@ def test_a_policy_that_was_weakened_is_drift(own_postgres_url: str, cli: Cli, mo
 def test_another_schema_version_is_reported_and_nothing_is_changed(own_cli: Cli) -> None:
     shipped = own_cli.json("verify")["shipped"]
     later = f"INSERT INTO langgraph_checkpoint_migrations (number, name, oldest) VALUES ({shipped + 7}, 'later', 1)"
-    execute(own_cli, later)
+    Database(own_cli.store).change(later)
     found = own_cli.json("verify")
     assert (found["version"], found["oldest"], found["ok"]) == (shipped + 7, 1, True)
-    execute(own_cli, f"UPDATE langgraph_checkpoint_migrations SET oldest = {shipped + 1}")
+    Database(own_cli.store).change(f"UPDATE langgraph_checkpoint_migrations SET oldest = {shipped + 1}")
     found = own_cli.json("verify", code=1)
     assert (found["version"], found["ok"]) == (shipped + 7, False)
     assert "upgrade" in own_cli("verify", code=1)
-    execute(own_cli, "DELETE FROM langgraph_checkpoint_migrations")
+    Database(own_cli.store).change("DELETE FROM langgraph_checkpoint_migrations")
     assert own_cli.json("verify", code=1)["version"] == 0
     assert "run setup" in own_cli("verify", code=1)
     assert own_cli.json("verify", code=1)["version"] == 0

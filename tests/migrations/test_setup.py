@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
-import sqlite3
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,34 +25,13 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.migrations import load_migrations
+from tests.behaviour.helpers import Database
 from tests.crash.processes import Process
 from tests.crash.programs import set_up
+from tests.migrations.test_searchable import KEYS
 from tests.stores import Store
 
 ROOT = Path(__file__).parents[2]
-CATALOGUE = """
-SELECT 'column', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull::text,
-    a.attcollation::regcollation::text, pg_get_expr(d.adbin, d.adrelid)
-FROM pg_class c
-JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'langgraph_checkpoint'
-JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
-WHERE c.relkind = 'r'
-UNION ALL
-SELECT 'index', tablename, indexname, indexdef, NULL, NULL, NULL FROM pg_indexes
-WHERE schemaname = 'langgraph_checkpoint'
-UNION ALL
-SELECT 'view', viewname, definition, NULL, NULL, NULL, NULL FROM pg_views WHERE schemaname = 'langgraph_checkpoint'
-UNION ALL
-SELECT 'migration', number::text, name, NULL, NULL, NULL, NULL
-FROM langgraph_checkpoint.langgraph_checkpoint_migrations
-ORDER BY 1, 2, 3
-"""
-
-
-def catalogue(url: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(url) as connection:
-        return connection.execute(CATALOGUE).fetchall()
 
 
 def works(url: str, **options: Any) -> None:
@@ -64,12 +43,17 @@ def works(url: str, **options: Any) -> None:
         assert found.checkpoint == checkpoint
 
 
-def test_schema_sql_is_the_result_of_the_migrations(empty_postgres_url: str, own_postgres_url: str) -> None:
+def test_schema_sql_is_the_result_of_the_migrations(
+    empty_postgres_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`verify` compares it with `shipped.txt`, which another test compares with what the migrations make."""
     with psycopg.connect(empty_postgres_url) as connection:
-        connection.execute((ROOT / "schema.sql").read_text("utf-8"))
-    made = catalogue(empty_postgres_url)
-    assert len(made) > 30
-    assert made == catalogue(own_postgres_url)
+        connection.execute((ROOT / "schema.sql").read_text("utf-8").encode())
+        rows = connection.execute("SELECT number, name FROM langgraph_checkpoint.langgraph_checkpoint_migrations")
+        assert rows.fetchall() == [(migration.number, migration.name) for migration in load_migrations("postgres")]
+    assert main(["verify", "--url", empty_postgres_url, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["missing"], found["added"]) == ([], [])
     works(empty_postgres_url)
 
 
@@ -116,10 +100,11 @@ def test_dropped_tables_are_reported_as_missing(own_postgres_url: str) -> None:
             saver.get_tuple(generate_config("t"))
 
 
-@pytest.mark.parametrize("schema", ["Other", 'sp ace"quote', "per%cent", "select", "ümlaut"])
+@pytest.mark.parametrize("schema", ["Other", 'sp ace"quote', "per%cent", "it's", "select", "ümlaut"])
 def test_any_schema_name_works_next_to_another_schema(own_postgres_url: str, schema: str) -> None:
-    with open_saver(own_postgres_url, schema=schema) as saver:
-        saver.setup()
+    with PostgresSaver(own_postgres_url, schema=schema) as saver:
+        saver.setup(searchable=KEYS)
+        assert [saver.count_threads(filter={key: "a"}) for key in KEYS] == [0] * len(KEYS)
     works(own_postgres_url, schema=schema)
     with open_saver(own_postgres_url) as saver:
         assert list(saver.list(None)) == []
@@ -145,13 +130,13 @@ def test_setup_inside_a_transaction_that_rolls_back_leaves_nothing(empty_postgre
 def test_tables_of_a_newer_version_are_refused_if_they_say_so(own_store: Store) -> None:
     with own_store.open() as saver:
         saver.setup()
-    statement = "INSERT INTO {}langgraph_checkpoint_migrations (number, name, oldest) VALUES (9999, 'future', {})"
-    known = len(load_migrations(own_store.kind))
-    change(own_store, statement, known)
+    database, known = Database(own_store), len(load_migrations(own_store.kind))
+    future = f"(number, name, oldest) VALUES (9999, 'future', {known})"
+    database.change(f"INSERT INTO langgraph_checkpoint_migrations {future}")
     with own_store.open() as saver:
         saver.setup()
         assert saver.get_tuple(generate_config("t")) is None
-    change(own_store, "UPDATE {}langgraph_checkpoint_migrations SET oldest = {}", known + 1)
+    database.change(f"UPDATE langgraph_checkpoint_migrations SET oldest = {known + 1}")
     with own_store.open() as saver:
         with pytest.raises(SchemaTooNew, match="upgrade langgraph-checkpoint-custom"):
             saver.get_tuple(generate_config("t"))
@@ -160,32 +145,21 @@ def test_tables_of_a_newer_version_are_refused_if_they_say_so(own_store: Store) 
 
 
 def test_older_tables_on_postgres_wait_for_setup(own_postgres_url: str) -> None:
-    change(Store("postgres", own_postgres_url), "DELETE FROM {}langgraph_checkpoint_migrations WHERE number = 1")
+    database = Database(Store("postgres", own_postgres_url))
+    database.change("DELETE FROM langgraph_checkpoint_migrations WHERE number = 1")
     with open_saver(own_postgres_url) as saver, pytest.raises(SchemaOutdated, match=r"run setup\(\)"):
         saver.get_tuple(generate_config("t"))
-
-
-def change(store: Store, statement: str, *values: int) -> None:
-    if store.kind == "sqlite":
-        connection = sqlite3.connect(store.url.removeprefix("sqlite:///"))
-        connection.execute(statement.format("", *values))
-        connection.commit()
-        connection.close()
-    else:
-        with psycopg.connect(store.url) as postgres:
-            postgres.execute(statement.format("langgraph_checkpoint.", *values))
 
 
 def test_the_official_postgres_savers_tables_can_be_in_the_same_database(own_postgres_url: str) -> None:
     with OfficialPostgresSaver.from_conn_string(own_postgres_url) as official:
         official.setup()
     works(own_postgres_url)
-    for saver in (open_saver(own_postgres_url, schema="public"),):
-        with saver:
-            with pytest.raises(SchemaForeign, match=r"Choose another schema.*custom migrate --from …"):
-                saver.setup()
-            with pytest.raises(SchemaForeign):
-                saver.get_tuple(generate_config("t"))
+    with open_saver(own_postgres_url, schema="public") as saver:
+        with pytest.raises(SchemaForeign, match=r"Choose another schema.*custom migrate --from …"):
+            saver.setup()
+        with pytest.raises(SchemaForeign):
+            saver.get_tuple(generate_config("t"))
 
 
 @pytest.mark.parametrize(
@@ -206,8 +180,3 @@ def test_the_error_for_a_missing_schema_has_the_command_that_makes_it(
         name, *arguments = shlex.split(command)
         assert main([name, *arguments[:-1], empty_postgres_url]) == 0, capsys.readouterr().err
         assert saver.get_tuple(generate_config("t")) is None
-
-
-def test_a_schema_is_for_postgresql(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["setup", "--schema", "mine", "--url", f"sqlite:///{tmp_path / 'a.db'}"]) == 2
-    assert "SqliteSaver has no option 'schema'; it is an option of PostgresSaver" in capsys.readouterr().err

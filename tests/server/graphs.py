@@ -13,7 +13,8 @@ from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send, interrupt
 
-from tests.server.values import VALUES, differences
+from tests.exactly import difference
+from tests.golden.content import VALUES
 
 # Seconds between two checks for a file.
 LOOK = 0.02
@@ -146,9 +147,10 @@ def make(state: Values) -> Values:
 def look(state: Values) -> Values:
     """Runs after an interrupt, so all its input was read from the database."""
     interrupt({"values": "are stored"})
-    names = list(VALUES)
+    both = (state["values"], dict(zip(VALUES, state["each"], strict=True)))
+    found = [f"{name}: {difference(value, read.get(name))}" for read in both for name, value in VALUES.items()]
     return {
-        "different": [*differences(state["values"]), *differences(dict(zip(names, state["each"], strict=True)))],
+        "different": [each for each in found if not each.endswith(": ")],
         # The client gets JSON, which cannot represent all of them.
         "values": None,
     }

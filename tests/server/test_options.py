@@ -12,7 +12,7 @@ import pytest
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, SqliteSaver, open_saver, server
 from langgraph_checkpoint_custom.server import checkpointer
 from tests.behaviour.helpers import config, get, metadata, put
-from tests.server.values import Order, Point
+from tests.golden.content import Person, Point
 from tests.stores import Client
 
 KEY, OTHER_KEY = "k3y-" * 8, "0ther-k3y-0ther-"
@@ -147,15 +147,15 @@ async def test_other_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_strict_reads_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     say(monkeypatch, CHECKPOINT_STRICT="true")
-    allowed = "tests.server.values.Point, tests.server.values.Colour"
+    allowed = "tests.golden.content.Point, tests.golden.content.Colour"
     async with checkpointer() as saver:
-        await put(Client(saver, "async"), "1", values={"point": Point(1.0)})
+        await put(Client(saver, "async"), "1", values={"point": Point(1, 2.5)})
         with pytest.raises(CorruptCheckpoint, match="Point"):
             await saver.aget_tuple(config())
     say(monkeypatch, CHECKPOINT_ALLOW=allowed)
     async with checkpointer() as saver:
         found = await get(Client(saver, "async"), config())
-        assert found.checkpoint["channel_values"] == {"point": Point(1.0)}
+        assert found.checkpoint["channel_values"] == {"point": Point(1, 2.5)}
 
 
 def text_of(checkpoint_id: str) -> str:
@@ -213,16 +213,16 @@ async def test_the_servers_own_key_encrypts_unless_other_keys_are_set(monkeypatc
 
 
 async def test_strict_and_keys_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = Order(name="first", points=[])
+    person = Person(name="Ann", tags={"x"})
     say(monkeypatch, CHECKPOINT_STRICT="true", LANGGRAPH_AES_KEY=KEY)
     async with checkpointer() as saver:
         client = Client(saver, "async")
-        await put(client, "1", values={"order": order})
+        await put(client, "1", values={"person": person})
         with pytest.raises(CorruptCheckpoint, match="is not allowed to be read"):
             await get(client, config())
-    say(monkeypatch, CHECKPOINT_ALLOW="tests.server.values.Order,tests.server.values.Colour")
+    say(monkeypatch, CHECKPOINT_ALLOW="tests.golden.content.Person")
     async with checkpointer() as saver:
-        assert (await get(Client(saver, "async"), config())).checkpoint["channel_values"] == {"order": order}
+        assert (await get(Client(saver, "async"), config())).checkpoint["channel_values"] == {"person": person}
 
 
 async def test_no_key_is_in_the_repr_of_a_saver(monkeypatch: pytest.MonkeyPatch) -> None:
