@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver
-from tests.behaviour.helpers import config, metadata
+from tests.behaviour.helpers import config, id_of, metadata
 from tests.cli.conftest import PROGRAM, SECRET, Cli
-from tests.cli.test_reading import id_of, put
+from tests.cli.test_reading import put
 from tests.invariants import read_tables
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, SqliteSaver
 from langgraph_checkpoint_custom.cli import main
-from tests.cli.conftest import PROGRAM
+from tests.cli.conftest import PROGRAM, SECRET
 
 
 def run(command: Sequence[str] | str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -38,15 +38,6 @@ def succeed(command: Sequence[str] | str, folder: Path, **variables: str) -> str
     done = run(command, folder, **variables)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return done.stdout
-
-
-def fail(command: Sequence[str], folder: Path, code: int = 1, **variables: str) -> str:
-    """The error of a command that fails with one line on stderr."""
-    done = run(command, folder, **variables)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert done.stderr.startswith("error: ")
-    assert "Traceback" not in done.stderr
-    return done.stderr
 
 
 def story(output: str) -> str:
@@ -118,12 +109,11 @@ def test_demo_on_a_new_sqlite_file_and_again_on_that(tmp_path: Path) -> None:
 
 
 def test_demo_on_postgres(empty_postgres_url: str, tmp_path: Path) -> None:
-    secret = "n0t-for-the-screen"
-    url = f"{empty_postgres_url}&application_name={secret}"
+    url = f"{empty_postgres_url}&application_name={SECRET}"
     output = succeed([*PROGRAM, "demo", "--url", url], tmp_path)
     assert_all_promises_in(output)
     assert "Database:  " in output
-    assert secret not in output
+    assert SECRET not in output
     assert list(tmp_path.iterdir()) == []
     assert_commands_run(output, tmp_path, CHECKPOINT_URL=url)
 
@@ -155,16 +145,6 @@ def test_setup_imports_no_graph(tmp_path: Path) -> None:
     assert succeed([sys.executable, "-c", code], tmp_path) == "The tables are ready.\nset()\n"
 
 
-def test_setup_on_postgres_without_psycopg(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['psycopg'] = None; from langgraph_checkpoint_custom.cli import main; "
-        "sys.exit(main(['setup', '--url', 'postgresql://me:s3cret@localhost/db']))"
-    )
-    error = fail([sys.executable, "-c", code], tmp_path, 2)
-    assert "install langgraph-checkpoint-custom[postgres]" in error
-    assert "s3cret" not in error
-
-
 def test_arguments_are_not_shown_if_they_may_be_a_url(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,13 +167,23 @@ def test_arguments_are_not_shown_if_they_may_be_a_url(
         assert "s3cret" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_without_the_extra_the_error_says_how_to_install_it(missing: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("missing", "url", "extra"),
+    [
+        ("typer", "sqlite:///a.db", "cli"),
+        ("rich", "sqlite:///a.db", "cli"),
+        ("psycopg", "postgresql://me:s3cret@localhost/db", "postgres"),
+    ],
+)
+def test_without_a_package_the_error_names_the_extra(missing: str, url: str, extra: str, tmp_path: Path) -> None:
     code = (
         f"import sys; sys.modules['{missing}'] = None; from langgraph_checkpoint_custom.cli import main; "
-        "sys.exit(main(['setup', '--url', 'sqlite:///a.db']))"
+        f"sys.exit(main(['setup', '--url', '{url}']))"
     )
     done = run([sys.executable, "-c", code], tmp_path)
     assert done.returncode == 2
-    assert "install langgraph-checkpoint-custom[cli]" in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert f"install langgraph-checkpoint-custom[{extra}]" in done.stderr
+    assert "s3cret" not in done.stderr
+    assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []

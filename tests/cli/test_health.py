@@ -9,10 +9,10 @@ import pytest
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.cli import checking
 from langgraph_checkpoint_custom.operations.doctor import CHECKS, look, repair
-from tests.behaviour.helpers import Database, config, metadata, next_ulids, next_uuid
+from tests.behaviour.helpers import Database, checkpoint, config, id_of, metadata, next_ulids, next_uuid
 from tests.cli import test_reading
 from tests.cli.conftest import Cli
-from tests.cli.test_reading import HOSTILE, id_of, put
+from tests.cli.test_reading import HOSTILE, put
 from tests.invariants import check_invariants, read_tables
 
 
@@ -35,17 +35,8 @@ def store_again(saver: CheckpointSaver, thread_id: str) -> Any:
     parents = [put(saver, thread_id, big=large(number, 100)) for number in range(2)]
     checkpoint_id = next_uuid()
     for number, parent in enumerate(parents):
-        versions: Any = {"big": saver.get_next_version(None, None), "small": saver.get_next_version(None, None)}
-        document: Any = {
-            "v": 4,
-            "id": checkpoint_id,
-            "ts": "",
-            "channel_values": {"big": large(number), "small": ["y", number]},
-            "channel_versions": versions,
-            "versions_seen": {},
-            "updated_channels": None,
-        }
-        where = saver.put(parent, document, metadata(), versions)
+        document = checkpoint(checkpoint_id, {"big": large(number), "small": ["y", number]})
+        where = saver.put(parent, document, metadata(), document["channel_versions"])
     return where
 
 
@@ -75,11 +66,11 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
         put(
             saver,
             "later",
-            {"configurable": {"thread_id": "later", "checkpoint_ns": "", "checkpoint_id": "9"}},
+            config("later", "9"),
             c=["z" * 20_000],
         )
         saver.put_writes(
-            {"configurable": {"thread_id": "early", "checkpoint_ns": "", "checkpoint_id": "1"}},
+            config("early", "1"),
             [("a", 1), ("b", 2)],
             "task",
         )
@@ -122,8 +113,7 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
 @pytest.mark.leaves_damage("the checkpoints of some writes are never stored")
 def test_late_writes_are_found_and_deleted(own_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a task that was cancelled, and whose checkpoint a prune has deleted; not those of a run that goes on."""
-    later: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "z"}}
-    called: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "call:1", "checkpoint_id": "z"}}
+    later, called = config("t", "z"), config("t", "z", "call:1")
     with own_cli.store.open() as saver:
         with monkeypatch.context() as patch:
             patch.setattr(test_reading, "next_uuid", next_ulids())  # Of another year.
@@ -134,7 +124,7 @@ def test_late_writes_are_found_and_deleted(own_cli: Cli, monkeypatch: pytest.Mon
             stored.append(put(saver, "t", stored[-1], metadata(step), a=step))
         saver.prune(["t"])
         assert found(own_cli, code=0) == {}
-        finished: Any = {"configurable": {**stored[0]["configurable"], "checkpoint_ns": "call:0"}}
+        finished = config("t", id_of(stored[0]), "call:0")
         for each in (stored[0], stored[2], stored[3], stored[4], later, finished, called):
             saver.put_writes(each, [("a", 1), ("b", 2)], "task")
         assert found(own_cli) == {"late write": 3}

@@ -25,10 +25,10 @@ from langgraph_checkpoint_custom.cli.app import run
 from langgraph_checkpoint_custom.cli.output import logs_as_notes
 from langgraph_checkpoint_custom.cli.reading import threads
 from langgraph_checkpoint_custom.model.keys import thread_of
-from tests.behaviour.helpers import config, metadata
+from tests.behaviour.helpers import config, id_of, metadata
 from tests.cli.conftest import Cli, on_terminal
 from tests.cli.test_document import COMMANDS
-from tests.cli.test_reading import id_of, put
+from tests.cli.test_reading import put
 
 # A title, colours, a bell, a backspace, an erased line, a line of its own, marks that turn
 # the direction of text, characters without width, and rich's markup.

@@ -86,10 +86,6 @@ def test_commands_take_paths(
     output(capsys, "migrate", "--from", "store", "--url", "other.db")
     with SqliteSaver("other.db") as saver:
         assert list(saver.list(None)) == []
-    capsys.readouterr()
-    assert main(["threads", "--url", "nothing.db"]) == 1
-    assert "no file 'nothing.db'" in capsys.readouterr().err
-    assert not Path("nothing.db").exists()
 
 
 def test_an_error_of_a_connection_is_a_line_without_names_of_ours(capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,17 +63,6 @@ def test_rows_without_encryption_are_encrypted_on_request(
         assert saver.get_tuple(WHERE)
 
 
-@pytest.mark.parametrize("keys", [{"LANGGRAPH_AES_KEY": "s3cret"}, {**KEYS, "OLD_KEY": "s3cret"}])
-def test_an_invalid_key_is_named_and_not_printed(
-    keys: dict[str, str], keyed: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, key in keys.items():
-        monkeypatch.setenv(name, key)
-    said = keyed.fail("rekey", code=2)
-    assert "_KEY must contain an AES key of 16, 24 or 32 bytes" in said
-    assert "s3cret" not in said
-
-
 def test_the_servers_key_is_the_only_one_without_a_list(
     store: Store, keyed: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,9 +13,9 @@ from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
-from tests.behaviour.helpers import metadata
+from tests.behaviour.helpers import id_of, metadata
 from tests.cli.conftest import Cli
-from tests.cli.test_reading import id_of, put
+from tests.cli.test_reading import put
 from tests.needs import need
 
 CALL: Any = {"name": "price", "args": {"of": "Crema", "n": 2}, "id": "c"}

@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.cli import reading
 from langgraph_checkpoint_custom.operations import list_threads
 from tests.cli.conftest import Cli
-from tests.ui.conftest import pages_of
+from tests.ui.conftest import names_in, pages_of
 
 
 class State(TypedDict, total=False):
@@ -174,10 +174,6 @@ async def listed(saver: CheckpointSaver, **options: Any) -> list[str]:
     return [one.thread_id async for one in saver.athreads(**options)]
 
 
-def names_on(html: str) -> list[str]:
-    return re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html)
-
-
 def test_the_state_of_threads_of_real_graphs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     with cli.store.open() as saver:
         play(saver)
@@ -198,7 +194,7 @@ def test_the_state_of_threads_of_real_graphs(cli: Cli, monkeypatch: pytest.Monke
                 with monkeypatch.context() as patch:
                     patch.setattr(list_threads, "MARKED", threads)
                     assert [one.thread_id for one in saver.threads(state=state)] == names
-            assert names_on(pages.page("/", state=state)) == names
+            assert names_in(pages.page("/", state=state)) == names
             paged: list[Any] = []
             while page := [*saver.threads(state=state, limit=1, before=paged[-1] if paged else None)]:
                 paged += page
