@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
+from html import unescape
 from typing import Any
 
 import pytest
@@ -48,12 +49,25 @@ class Pages(TestClient):
         assert "Traceback" not in response.text
         return response.text
 
+    def pages(self, path: str, /, **params: str) -> Iterator[str]:
+        """The HTML of a page and of those that follow it."""
+        html = self.page(path, 200, **params)
+        yield html
+        while found := re.search(r'rel="next" href="([^"]*)"', html):
+            html = self.page(unescape(found[1]))
+            yield html
+
     def data(self, path: str, /, **params: str) -> Any:
         """The JSON of an address."""
         response = self.get(path, params=params or None, headers={"accept": "application/json"})
         assert response.status_code == 200, response.text
         assert response.text.isascii()
         return response.json()
+
+
+def names_in(html: str) -> list[str]:
+    """The threads that a page lists, as they are written there."""
+    return re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html)
 
 
 def pages_of(saver: CheckpointSaver, **options: Any) -> Pages:

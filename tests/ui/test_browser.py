@@ -177,22 +177,6 @@ def test_hostile_texts_do_nothing(browser: Browser) -> None:
 looks = pytest.mark.parametrize("stories_url", ["sqlite"], indirect=True)
 
 
-@looks
-@pytest.mark.parametrize("page", PAGES)
-def test_every_page_fits_a_narrow_window(browser: Browser, page: str) -> None:
-    browser.resize(360)
-    browser.open(PAGES[page])
-    wide = browser.script(
-        "return [...document.querySelectorAll('main *')].filter((each) =>"
-        " each.getBoundingClientRect().right > innerWidth + 1 && getComputedStyle(each).position !== 'absolute'"
-        " && !each.closest('.picture, .lines, table, .columns, .chip, svg.map'))"
-        ".map((each) => each.outerHTML.slice(0, 200))"
-    )
-    assert wide == []
-    assert browser.script("return document.documentElement.scrollWidth") <= 360
-    browser.complaints()
-
-
 # For each text: the contrast with what is behind it, if that is less than it has to be.
 CONTRAST = """
 const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
@@ -231,21 +215,19 @@ return found;
 
 
 @looks
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("page", PAGES)
-def test_every_text_has_contrast(browser: Browser, page: str, dark: bool) -> None:
-    browser.resize(1280, dark=dark)
+def test_everybody_can_use_every_page(browser: Browser, page: str) -> None:
+    """It fits a narrow window; for those who hear it, everything has a name; in both colors, texts have contrast."""
+    browser.resize(360)
     browser.open(PAGES[page])
-    browser.script("for (const each of document.querySelectorAll('details')) each.open = true")
-    assert browser.script(CONTRAST) == []
-    browser.complaints()
-
-
-@looks
-@pytest.mark.parametrize("page", PAGES)
-def test_everything_has_a_name(browser: Browser, page: str) -> None:
-    """For those who hear a page: one main heading, names of controls, heads of tables, a language."""
-    browser.open(PAGES[page])
+    wide = browser.script(
+        "return [...document.querySelectorAll('main *')].filter((each) =>"
+        " each.getBoundingClientRect().right > innerWidth + 1 && getComputedStyle(each).position !== 'absolute'"
+        " && !each.closest('.picture, .lines, table, .columns, .chip, svg.map'))"
+        ".map((each) => each.outerHTML.slice(0, 200))"
+    )
+    assert wide == []
+    assert browser.script("return document.documentElement.scrollWidth") <= 360
     assert browser.script("return document.documentElement.lang") == "en"
     assert len(browser.texts("h1")) == 1
     assert len(browser.texts("main")) == 1
@@ -259,6 +241,10 @@ def test_everything_has_a_name(browser: Browser, page: str) -> None:
     assert browser.script("return [...document.querySelectorAll('thead th:not([scope])')].length") == 0
     for label in browser.script("return [...document.querySelectorAll('.spot')].map((each) => each.ariaLabel)"):
         assert label.startswith("step ")
+    browser.script("for (const each of document.querySelectorAll('details')) each.open = true")
+    for dark in (False, True):
+        browser.resize(1280, dark=dark)
+        assert browser.script(CONTRAST) == []
     browser.complaints()
 
 

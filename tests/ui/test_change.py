@@ -25,7 +25,6 @@ ORIGIN = {"origin": "http://127.0.0.1:8000"}
 def saver(store: Store) -> Any:
     """A saver with a chat in it."""
     with store.open() as opened:
-        opened.setup()
         chat(opened, "t")
         yield opened
 
@@ -46,6 +45,14 @@ def confirmed(pages: Pages, html: str, what: str, **typed: str) -> Any:
     action = re.search(r'<form class="confirm" method="post" action="([^"]*)"', asked)
     assert action
     return pages.post(unescape(action[1]), data=form_of(asked, what), headers=ORIGIN)
+
+
+def last_message(graph: Any) -> str:
+    """What the thread `asks` says in the end, when its answer has been worked on."""
+    for thread in threading.enumerate():
+        if thread.name == "inspector-answer":
+            thread.join()
+    return str(graph.get_state(config_of("asks")).values["messages"][-1].content)
 
 
 def ids(saver: CheckpointSaver, thread_id: str = "t") -> list[str]:
@@ -158,10 +165,7 @@ def test_an_interrupt_is_answered_with_the_applications_graph(saver: CheckpointS
     assert form_of(html, "answer") == form_of(pages.page("/inbox"), "answer")
     assert "Pay 129.00 € back" in pages.page("/change", 200, **form_of(html, "answer"), answer="yes")
     assert confirmed(pages, html, "answer", answer="yes").status_code == 303
-    for thread in threading.enumerate():
-        if thread.name == "inspector-answer":
-            thread.join()
-    assert graph.get_state(config_of("asks")).values["messages"][-1].content.startswith("Done")
+    assert last_message(graph).startswith("Done")
     # The question of a page that was opened before is not open any more.
     assert confirmed(pages, html, "answer", answer="no").status_code == 500
     pages.page("/change", 400, what="answer", thread="asks", interrupt="x", answer="y", tenant="acme")
@@ -179,7 +183,4 @@ def test_a_mounted_inspector_answers_in_its_inbox(saver: CheckpointSaver) -> Non
         answered = client.post("/inspect/change", data=form_of(asked, "answer"), headers=ORIGIN)
         assert answered.status_code == 303
         assert answered.headers["location"].startswith("/inspect/")
-    for thread in threading.enumerate():
-        if thread.name == "inspector-answer":
-            thread.join()
-    assert graph.get_state(config_of("asks")).values["messages"][-1].content.startswith("Done")
+    assert last_message(graph).startswith("Done")

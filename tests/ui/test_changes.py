@@ -1,12 +1,12 @@
-"""What differs between two states."""
+"""What differs between two states; messages with ids and lines of texts are in tests/cli/test_states.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
-from langgraph_checkpoint_custom.tools.changes import Change, Line, PathChange, changes
+from langgraph_checkpoint_custom.tools.changes import Change, PathChange, changes
 from langgraph_checkpoint_custom.tools.chats import chat_of
 from langgraph_checkpoint_custom.tools.states import Channel
 from tests.ui.test_chats import raw
@@ -22,16 +22,6 @@ def compared(before: dict[str, Any], after: dict[str, Any]) -> tuple[list[Change
     return changes(*sides)
 
 
-def test_messages_are_matched_by_id() -> None:
-    before = [HumanMessage("one", id="1"), AIMessage("two\nlines", id="2"), AIMessage("gone", id="3")]
-    after = [HumanMessage("one", id="1"), AIMessage("two\nother lines", id="2"), HumanMessage("new", id="4")]
-    ((change,), same) = compared({"messages": before, "n": 1}, {"messages": after, "n": 1})
-    assert same == ["n"]
-    assert (change.channel, change.what, change.note) == ("messages", "changed", "1 message as before")
-    assert [(one.sign, one.message.id) for one in change.messages] == [("~", "2"), ("-", "3"), ("+", "4")]
-    assert change.messages[0].lines == [Line(" ", "two"), Line("-", "lines"), Line("+", "other lines")]
-
-
 def test_messages_without_ids_are_matched_by_text() -> None:
     before = [{"role": "user", "content": "a"}]
     ((change,), _) = compared({"m": before}, {"m": [*before, {"role": "assistant", "content": "b"}]})
@@ -44,13 +34,6 @@ def test_a_chat_that_begins_or_ends() -> None:
     assert (change.what, [one.sign for one in change.messages]) == ("added", ["+"])
     ((change,), _) = compared({"m": [HumanMessage("a", id="1")]}, {"m": []})
     assert (change.what, [one.sign for one in change.messages]) == ("changed", ["-"])
-
-
-def test_texts_are_compared_by_line() -> None:
-    text = "\n".join(map(str, range(20)))
-    ((change,), _) = compared({"t": text}, {"t": text.replace("10", "ten")})
-    shown = ["… ", "  8", "  9", "- 10", "+ ten", "  11", "  12"]
-    assert change.lines == [Line(*each.split(" ", 1)) if each[0] != " " else Line(" ", each[2:]) for each in shown]
 
 
 def test_other_values_are_compared_by_path() -> None:

@@ -59,12 +59,6 @@ def test_what_is_none(value: Any) -> None:
     assert chat_of(raw(value)) is None
 
 
-def test_the_tokens_of_a_message() -> None:
-    usage: Any = {"input_tokens": 1200, "output_tokens": 30, "total_tokens": 1230}
-    found = [message_of(raw(one)) for one in (AIMessage("a", usage_metadata=usage), AIMessage("b"))]
-    assert [one and one.tokens for one in found] == ["1,200 tokens in, 30 out", ""]
-
-
 def test_calls_of_tools_in_all_forms() -> None:
     call: Any = {"name": "look", "args": {"a": 1}, "id": "1", "type": "tool_call"}
     for message in (

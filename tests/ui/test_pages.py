@@ -23,7 +23,7 @@ from langgraph_checkpoint_custom.ui.reading import Store as Inspected
 from tests.behaviour.helpers import Database, metadata
 from tests.cli.test_reading import put
 from tests.stores import Store
-from tests.ui.conftest import STEPS, Pages, pages_of
+from tests.ui.conftest import STEPS, Pages, names_in, pages_of
 from tests.ui.stories import HOSTILE_ID, SCRIPT
 
 THREADS = [
@@ -48,7 +48,7 @@ def links_in(html: str, page: str) -> list[str]:
 def test_threads_are_listed_newest_first(pages: Pages) -> None:
     html = pages.page("/")
     assert [TestClient.get(pages, link).status_code for link in links_in(html, "thread")] == [200] * len(THREADS)
-    found: list[str] = re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html)
+    found = names_in(html)
     assert [unescape(name) for name in found if "bold" not in name] == [name for name in THREADS if "bold" not in name]
     assert "user ada topic refund" in text_of(html)
     assert "the stories" in html
@@ -81,7 +81,7 @@ def test_threads_are_listed_newest_first(pages: Pages) -> None:
 )
 def test_threads_are_searched(pages: Pages, asked: dict[str, str], found: list[str]) -> None:
     html = pages.page("/", **asked)
-    assert re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html) == found
+    assert names_in(html) == found
     assert found or "No thread matches" in html
 
 
@@ -109,7 +109,7 @@ def test_a_search_by_metadata_does_not_read_a_large_store(pages: Pages, monkeypa
     (link,) = (link for link in links_in(html, "") if "all=1" in link)
     html = pages.page(link)
     assert "Searched the newest" not in html
-    assert re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html) == ["report-that-waits", "report"]
+    assert names_in(html) == ["report-that-waits", "report"]
 
 
 def test_threads_are_paged_by_key(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,16 +121,9 @@ def test_threads_are_paged_by_key(pages: Pages, monkeypatch: pytest.MonkeyPatch)
         ({"prefix": "support-"}, 3),
         ({"prefix": "s"}, 3),
     ):
-        found: list[str] = []
-        html = pages.page("/", **asked)
-        while True:
-            names = re.findall(r'class="id" href="([^"]*)"', html)
-            assert len(names) <= 2
-            found += names
-            following = re.search(r'rel="next" href="([^"]*)"', html)
-            if following is None:
-                break
-            html = pages.page(unescape(following[1]))
+        listed = [re.findall(r'class="id" href="([^"]*)"', html) for html in pages.pages("/", **asked)]
+        assert max(map(len, listed)) <= 2
+        found = [each for names in listed for each in names]
         assert len(found) == len(set(found)) == number
 
 
@@ -197,7 +190,7 @@ def test_what_is_not_there(pages: Pages) -> None:
 def test_a_tenants_threads_are_on_pages_of_their_own(pages: Pages) -> None:
     assert "/?tenant=acme" in links_in(pages.page("/tenants"), "")
     html = pages.page("/?tenant=acme")
-    assert re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html) == ["support-of-acme"]
+    assert names_in(html) == ["support-of-acme"]
     (link,) = links_in(html, "thread")
     assert "tenant=acme" in link
     assert "129.00" in pages.page(link)
@@ -207,7 +200,7 @@ def test_a_tenants_threads_are_on_pages_of_their_own(pages: Pages) -> None:
 def test_a_tenants_saver_shows_nothing_else(stories: CheckpointSaver) -> None:
     pages = pages_of(stories.for_tenant("acme"))
     html = pages.page("/")
-    assert re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html) == ["support-of-acme"]
+    assert names_in(html) == ["support-of-acme"]
     assert "Tenants" not in html
     pages.page("/thread", 404, thread="support-1042")
 
@@ -228,12 +221,10 @@ def test_a_chat_is_shown_as_a_chat(pages: Pages) -> None:
     assert "Step 5" in said
 
 
-def test_an_ai_message_shows_its_tokens(store: Store) -> None:
+def test_an_ai_message_shows_its_tokens(saver: CheckpointSaver) -> None:
     usage: Any = {"input_tokens": 1200, "output_tokens": 30, "total_tokens": 1230}
-    with store.open() as saver:
-        saver.setup()
-        put(saver, "t", messages=[AIMessage("hello", usage_metadata=usage)])
-        assert "AI 1,200 tokens in, 30 out" in text_of(checkpoint_of(pages_of(saver), "t"))
+    put(saver, "t", messages=[AIMessage("hello", usage_metadata=usage)])
+    assert "AI 1,200 tokens in, 30 out" in text_of(checkpoint_of(pages_of(saver), "t"))
 
 
 def test_a_question_is_shown_with_its_thread(pages: Pages) -> None:
@@ -281,50 +272,40 @@ def test_a_subgraphs_checkpoint_has_its_own_page(pages: Pages) -> None:
     assert "three sources on" in said
 
 
-def test_sizes_and_what_is_shared_with_the_parent(store: Store) -> None:
-    with store.open() as saver:
-        saver.setup()
-        first = put(saver, "t", large="x" * 20_000)
-        versions = {"large": saver.get_tuple(first).checkpoint["channel_versions"]["large"], "small": "1"}  # type: ignore[union-attr]
-        document: Any = {
-            "v": 4, "id": "z", "ts": "2026-01-02T03:04:05+00:00", "channel_values": {"large": "x" * 20_000, "small": 7},
-            "channel_versions": versions, "versions_seen": {}, "updated_channels": None,
-        }  # fmt: skip
-        saver.put(first, document, metadata(1), {"small": "1"})
-        pages = pages_of(saver)
-        said = checkpoint_of(pages, "t")
-        assert "all shared with the parent" in said
-        assert "2026-01-02 03:04:05" in said
-        assert "shared" not in checkpoint_of(pages, "t", id=first["configurable"]["checkpoint_id"]).split("Bytes")[0]
-        assert pages.data("/value", thread="t", channel="small") == 7
-        pages.page("/value", 404, thread="t", channel="none")
+def test_sizes_and_what_is_shared_with_the_parent(saver: CheckpointSaver) -> None:
+    first = put(saver, "t", large="x" * 20_000)
+    versions = {"large": saver.get_tuple(first).checkpoint["channel_versions"]["large"], "small": "1"}  # type: ignore[union-attr]
+    document: Any = {
+        "v": 4, "id": "z", "ts": "2026-01-02T03:04:05+00:00", "channel_values": {"large": "x" * 20_000, "small": 7},
+        "channel_versions": versions, "versions_seen": {}, "updated_channels": None,
+    }  # fmt: skip
+    saver.put(first, document, metadata(1), {"small": "1"})
+    pages = pages_of(saver)
+    said = checkpoint_of(pages, "t")
+    assert "all shared with the parent" in said
+    assert "2026-01-02 03:04:05" in said
+    assert "shared" not in checkpoint_of(pages, "t", id=first["configurable"]["checkpoint_id"]).split("Bytes")[0]
+    assert pages.data("/value", thread="t", channel="small") == 7
+    pages.page("/value", 404, thread="t", channel="none")
 
 
-def test_hidden_checkpoints_on_request(store: Store) -> None:
+def test_hidden_checkpoints_on_request(saver: CheckpointSaver) -> None:
     from tests.ui.stories import deltas
 
-    with store.open() as saver:
-        saver.setup()
-        deltas(saver, turns=4)
-        saver.prune(["delta-chat"])
-        pages = pages_of(saver)
-        (only,) = pages.data("/timeline", thread="delta-chat")["spots"]
-        assert "Answer 4" in checkpoint_of(pages, "delta-chat")
-        spots = pages.data("/timeline", thread="delta-chat", hidden="1")["spots"]
-        assert len(spots) > 1
-        assert spots[-1][0] == only[0]
-        assert "hidden by a prune" in checkpoint_of(pages, "delta-chat", id=spots[0][0])
-        assert "hidden" in pages.page("/checkpoints", thread="delta-chat")
+    deltas(saver, turns=4)
+    saver.prune(["delta-chat"])
+    pages = pages_of(saver)
+    (only,) = pages.data("/timeline", thread="delta-chat")["spots"]
+    assert "Answer 4" in checkpoint_of(pages, "delta-chat")
+    spots = pages.data("/timeline", thread="delta-chat", hidden="1")["spots"]
+    assert len(spots) > 1
+    assert spots[-1][0] == only[0]
+    assert "hidden by a prune" in checkpoint_of(pages, "delta-chat", id=spots[0][0])
+    assert "hidden" in pages.page("/checkpoints", thread="delta-chat")
 
 
 def test_the_list_of_checkpoints_has_all_of_them(pages: Pages) -> None:
-    html, found = pages.page("/checkpoints", thread="counter"), []
-    while True:
-        found += links_in(html, "thread")[1:]
-        following = re.search(r'rel="next" href="([^"]*)"', html)
-        if following is None:
-            break
-        html = pages.page(unescape(following[1]))
+    found = [link for html in pages.pages("/checkpoints", thread="counter") for link in links_in(html, "thread")[1:]]
     assert len(found) == len(set(found)) == STEPS
     # A column of labels only if there are any.
     assert [">Labels<" in pages.page("/checkpoints", thread=name) for name in ("counter", "support-fork")] == [
@@ -333,20 +314,18 @@ def test_the_list_of_checkpoints_has_all_of_them(pages: Pages) -> None:
     ]
 
 
-def test_a_chat_of_another_framework(store: Store) -> None:
-    with store.open() as saver:
-        saver.setup()
-        messages: Any = [{"role": "user", "content": "from a session"}, {"role": "assistant", "content": "hello"}]
-        SessionStore(saver, "acme").save(SessionCheckpoint("chat", 1, messages, {}))
-        pages = pages_of(saver)
-        html = pages.page("/", kind="session")
-        assert "acme / chat" in html
-        (link,) = links_in(html, "thread")
-        said = text_of(pages.page(link))
-        assert "Human from a session AI hello" in said
-        assert "the chat of a session thread" in said
-        (address,) = re.findall(r'data-summary="([^"]*)"', html)
-        assert pages.data(unescape(address))["text"] == "hello"
+def test_a_chat_of_another_framework(saver: CheckpointSaver) -> None:
+    messages: Any = [{"role": "user", "content": "from a session"}, {"role": "assistant", "content": "hello"}]
+    SessionStore(saver, "acme").save(SessionCheckpoint("chat", 1, messages, {}))
+    pages = pages_of(saver)
+    html = pages.page("/", kind="session")
+    assert "acme / chat" in html
+    (link,) = links_in(html, "thread")
+    said = text_of(pages.page(link))
+    assert "Human from a session AI hello" in said
+    assert "the chat of a session thread" in said
+    (address,) = re.findall(r'data-summary="([^"]*)"', html)
+    assert pages.data(unescape(address))["text"] == "hello"
 
 
 # Timelines
@@ -391,31 +370,26 @@ def test_any_two_checkpoints_can_be_compared(pages: Pages) -> None:
 
 def test_the_inbox_has_the_longest_waiting_first(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     html = pages.page("/inbox")
-    names = re.findall(r'<h2><a class="id" href="[^"]*"><bdi>([^<]*)', html)
+    names = names_in(html)
     assert (names[0], names[-1], len(names)) == ("report-that-waits", "support-1043", 3)
     assert "May we quote the source on moths?" in html
     assert "129.00 € back" in html
     monkeypatch.setattr("langgraph_checkpoint_custom.ui.threads.PAGE", 2)
-    following = re.search(r'rel="next" href="([^"]*)"', pages.page("/inbox"))
-    assert following
-    last = pages.page(unescape(following[1]))
-    assert "support-1043" in last
-    assert "report-that-waits" not in last
+    _, last = map(names_in, pages.pages("/inbox"))
+    assert last == ["support-1043"]
     assert "Nothing waits" in pages.page("/inbox", prefix="counter")
 
 
-def test_the_page_of_a_state_with_many_channels_is_cut(store: Store) -> None:
-    with store.open() as saver:
-        saver.setup()
-        put(saver, "wide", **{f"channel_{number:04}": f"value {number}" for number in range(300)})
-        pages = pages_of(saver)
-        html = pages.page("/thread", thread="wide")
-        assert len(re.findall(r'aria-label="Channel [^"]*"', html)) == 200
-        assert "100 more channels, not shown here" in text_of(html)
-        (link,) = re.findall(r'<a href="([^"]*)">show all</a>', html)
-        html = pages.page(unescape(link))
-        assert len(re.findall(r'aria-label="Channel [^"]*"', html)) == 300
-        assert "not shown here" not in html
+def test_the_page_of_a_state_with_many_channels_is_cut(saver: CheckpointSaver) -> None:
+    put(saver, "wide", **{f"channel_{number:04}": f"value {number}" for number in range(300)})
+    pages = pages_of(saver)
+    html = pages.page("/thread", thread="wide")
+    assert len(re.findall(r'aria-label="Channel [^"]*"', html)) == 200
+    assert "100 more channels, not shown here" in text_of(html)
+    (link,) = re.findall(r'<a href="([^"]*)">show all</a>', html)
+    html = pages.page(unescape(link))
+    assert len(re.findall(r'aria-label="Channel [^"]*"', html)) == 300
+    assert "not shown here" not in html
 
 
 def test_what_takes_room(pages: Pages) -> None:
@@ -445,25 +419,23 @@ def test_hostile_texts_are_shown_and_do_nothing(pages: Pages, path: str) -> None
             assert mark in text
 
 
-def test_no_class_is_imported_and_no_object_made(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with store.open() as saver:
-        saver.setup()
-        put(saver, "t", message=HumanMessage("hello there"), large=[HumanMessage("x" * 3000)])
-        first = put(saver, "d", meta=metadata(0, counters_since_delta_snapshot={"log": [1, 1]}))
-        saver.put_writes(first, [("log", [HumanMessage("from a write", id="1")])], "task")
-        put(saver, "d", parent=first, meta=metadata(1, counters_since_delta_snapshot={"log": [1, 1]}))
+def test_no_class_is_imported_and_no_object_made(saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(saver, "t", message=HumanMessage("hello there"), large=[HumanMessage("x" * 3000)])
+    first = put(saver, "d", meta=metadata(0, counters_since_delta_snapshot={"log": [1, 1]}))
+    saver.put_writes(first, [("log", [HumanMessage("from a write", id="1")])], "task")
+    put(saver, "d", parent=first, meta=metadata(1, counters_since_delta_snapshot={"log": [1, 1]}))
 
-        def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise AssertionError("an object was made")
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("an object was made")
 
-        for name in ("made", "importlib"):
-            if hasattr(__import__("langgraph_checkpoint_custom.encoding.serde", fromlist=["x"]), name):
-                monkeypatch.setattr(f"langgraph_checkpoint_custom.encoding.serde.{name}", refuse)
-        monkeypatch.setattr(HumanMessage, "__init__", refuse)
-        pages = pages_of(saver)
-        assert "hello there" in checkpoint_of(pages, "t")
-        assert "from a write" in checkpoint_of(pages, "d")
-        assert pages.data("/summary", thread="t")["text"] == "hello there"
+    for name in ("made", "importlib"):
+        if hasattr(__import__("langgraph_checkpoint_custom.encoding.serde", fromlist=["x"]), name):
+            monkeypatch.setattr(f"langgraph_checkpoint_custom.encoding.serde.{name}", refuse)
+    monkeypatch.setattr(HumanMessage, "__init__", refuse)
+    pages = pages_of(saver)
+    assert "hello there" in checkpoint_of(pages, "t")
+    assert "from a write" in checkpoint_of(pages, "d")
+    assert pages.data("/summary", thread="t")["text"] == "hello there"
 
 
 def test_an_encrypted_store_with_and_without_the_key(store: Store) -> None:

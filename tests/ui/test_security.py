@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ import pytest
 from jinja2 import Environment
 from starlette.testclient import TestClient
 
-from langgraph_checkpoint_custom import CheckpointSaver, StorageError, open_saver
-from langgraph_checkpoint_custom.engine.operation import READS
-from langgraph_checkpoint_custom.operations.delete import delete_thread
+from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.ui import create_app, inspector
 from langgraph_checkpoint_custom.ui.security import HEADERS, POLICY
 from tests.behaviour.helpers import metadata
@@ -196,33 +193,6 @@ def test_errors_show_no_traceback(guarded: Pages, monkeypatch: pytest.MonkeyPatc
     assert "RuntimeError" in text
     assert "secret" not in text
     assert "a secret detail" in caplog.text
-
-
-# Reading only
-
-
-def test_the_session_of_the_command_cannot_write(stories: CheckpointSaver) -> None:
-    """Not even if a page called it a read: the database refuses."""
-    deletes = replace(delete_thread(stories.backend.dialect, "support-1042"), access="read")
-    with pytest.raises(StorageError):
-        stories.backend.driver.run(deletes)
-    assert stories.thread_exists("support-1042")
-
-
-def test_pages_ask_for_reads_only(stories: CheckpointSaver, pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver: Any = stories.backend.driver
-    run, asked = driver.run, set()
-
-    def look(op: Any) -> Any:
-        asked.add(op.access)
-        return run(op)
-
-    monkeypatch.setattr(driver, "run", look)
-    for path in ("/", "/tenants"):
-        pages.page(path)
-    for path in ("/thread", "/checkpoint", "/checkpoints", "/timeline", "/summary"):
-        pages.page(path, thread="support-fork")
-    assert asked <= READS
 
 
 def test_without_a_token_the_application_around_it_decides(stories: CheckpointSaver) -> None:

@@ -30,6 +30,11 @@ def record(name: str, parent: str | None = None, *tasks: TaskRecord, **fields: A
     )
 
 
+def tree(text: str) -> list[TimelineRecord]:
+    """Records from their names, each with that of its parent after a dash."""
+    return [record(name, parent or None) for name, _, parent in (each.partition("-") for each in text.split())]
+
+
 def task(node: str = "n", *, failed: bool = False, asked: bool = False, done: bool = False) -> TaskRecord:
     return TaskRecord(f"task-{node}", f"~__pregel_pull, {node}", failed, asked, done)
 
@@ -40,17 +45,7 @@ def rows(picture: Picture) -> dict[str, tuple[int, int]]:
 
 def test_the_way_to_the_newest_checkpoint_is_straight() -> None:
     """1 - 2 - 3 - 4, left for 5 - 6 from 2, left for 7 from 3."""
-    picture = picture_of(
-        [
-            record("1"),
-            record("2", "1"),
-            record("3", "2"),
-            record("4", "3"),
-            record("5", "2"),
-            record("6", "5"),
-            record("7", "3"),
-        ]
-    )
+    picture = picture_of(tree("1 2-1 3-2 4-3 5-2 6-5 7-3"))
     assert rows(picture) == {
         "1": (0, 0), "2": (1, 0), "3": (2, 0), "7": (3, 0), "4": (3, 1), "5": (2, 2), "6": (3, 2),
     }  # fmt: skip
@@ -58,8 +53,7 @@ def test_the_way_to_the_newest_checkpoint_is_straight() -> None:
 
 
 def test_a_lane_is_used_again_where_it_is_free() -> None:
-    chain = [record(str(n), str(n - 1) if n else None) for n in range(9)]
-    picture = picture_of([*chain, record("1a", "1"), record("6a", "6")])
+    picture = picture_of(tree("0 1-0 2-1 3-2 4-3 5-4 6-5 7-6 8-7 1a-1 6a-6"))
     # 6a is the newest by its text, but not of the newest branch.
     found = rows(picture)
     assert found["1a"] == (2, 1)
@@ -104,15 +98,7 @@ def test_what_made_a_checkpoint() -> None:
 
 def test_a_graph_of_branches() -> None:
     """1 - 2 - 3 - 6, left for 4 from 1 and for 5 from 2."""
-    chain = [
-        record("6", "3"),
-        record("5", "2"),
-        record("4", "1"),
-        record("3", "2"),
-        record("2", "1"),
-        record("1", "gone"),
-    ]
-    lines = [(sign, one and one.checkpoint_id) for sign, one in graph_of(chain)]
+    lines = [(sign, one and one.checkpoint_id) for sign, one in graph_of(tree("6-3 5-2 4-1 3-2 2-1 1-gone"))]
     assert lines == [
         ("*", "6"),
         ("| *", "5"),
@@ -127,9 +113,7 @@ def test_a_graph_of_branches() -> None:
 
 
 def test_parents_that_loop_or_are_gone() -> None:
-    picture = picture_of(
-        [record("1", "3"), record("2", "1"), record("3", "2"), record("4", "pruned"), record("5", "5")]
-    )
+    picture = picture_of(tree("1-3 2-1 3-2 4-pruned 5-5"))
     assert len(picture.spots) == 5
     assert {column for column, _ in rows(picture).values()} <= {0, 1, 2, 3}
     assert picture_of([]).spots == []
