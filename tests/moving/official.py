@@ -16,6 +16,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from tests.behaviour.helpers import config as config
 from tests.graphs.running import Thread
 from tests.graphs.scenarios import SCENARIOS
 
@@ -53,11 +54,6 @@ def play(saver: BaseCheckpointSaver[Any], *, every: int = 1) -> Sequence[str]:
         with suppress(AssertionError, psycopg.Error):
             asyncio.run(scenario(thread))
     return sorted({found.config["configurable"]["thread_id"] for found in saver.list(None)})
-
-
-def config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
-    location = {"thread_id": thread_id, "checkpoint_ns": ""}
-    return {"configurable": location if checkpoint_id is None else {**location, "checkpoint_id": checkpoint_id}}
 
 
 def step(

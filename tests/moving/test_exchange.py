@@ -49,9 +49,15 @@ def other_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def other(other_url: str) -> Iterator[CheckpointSaver]:
+def events() -> list[OperationEvent]:
+    """The operations of `other`."""
+    return []
+
+
+@pytest.fixture
+def other(other_url: str, events: list[OperationEvent]) -> Iterator[CheckpointSaver]:
     """A saver on another empty database."""
-    with open_saver(other_url) as opened:
+    with open_saver(other_url, on_operation=events.append) as opened:
         opened.setup()
         yield opened
 
@@ -265,23 +271,14 @@ def test_a_claimed_thread_is_not_imported(saver: CheckpointSaver, other: Checkpo
     assert plain(other) == plain(saver)
 
 
-@pytest.fixture
-def counted(other_url: str) -> Iterator[tuple[CheckpointSaver, list[OperationEvent]]]:
-    """A saver on another empty database, and its operations."""
-    events: list[OperationEvent] = []
-    with open_saver(other_url, on_operation=events.append) as opened:
-        opened.setup()
-        yield opened, events
-
-
 def test_small_threads_are_imported_in_batches(
     saver: CheckpointSaver,
-    counted: tuple[CheckpointSaver, list[OperationEvent]],
+    other: CheckpointSaver,
+    events: list[OperationEvent],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Their number is bounded by rows and by bytes."""
-    other, events = counted
     for number in range(40):
         saver.put_writes(step(saver, f"t{number:02}", None, a=["x" * 400]), [("a", 1)], "task")
     exported = export_file(saver, tmp_path / "all.zst")
@@ -302,13 +299,13 @@ def test_small_threads_are_imported_in_batches(
 
 
 def test_a_thread_that_cannot_be_imported_takes_no_other_one_with_it(
-    saver: CheckpointSaver, counted: tuple[CheckpointSaver, list[OperationEvent]], tmp_path: Path
+    saver: CheckpointSaver, other: CheckpointSaver, events: list[OperationEvent], tmp_path: Path
 ) -> None:
-    other, events = counted
     for number in range(10):
         step(saver, f"t{number}", None, a=[f"{number}" * 400])
     export_file(saver, tmp_path / "all.zst")
     step(other, "t4", None, a=["ours"])
+    events.clear()
     with other.claim("t7", owner="a run"):
         done = import_file(other, tmp_path / "all.zst")
     assert done.threads == 8

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.tools.migration import migrate
 from tests.behaviour.helpers import LONG, noise
 from tests.moving.official import Official, config, everything, step
 from tests.stores import Store
 
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Iterator[CheckpointSaver]:
-    """A saver on a SQLite file, which limits no names."""
-    with open_saver(f"sqlite:///{tmp_path / 'source.db'}") as opened:
-        yield opened
-
-
-def threads_of(saver: CheckpointSaver) -> list[str]:
-    return sorted(thread.thread_id for thread in saver.threads())
 
 
 def test_a_thread_that_the_target_cannot_hold_is_a_problem(tmp_path: Path, store: Store) -> None:
@@ -47,7 +34,7 @@ def test_a_thread_that_the_target_cannot_hold_is_a_problem(tmp_path: Path, store
             assert sorted(problems) == ["large", "nested"]
             assert "store_part: PostgreSQL cannot have names of this length in an index" in problems["large"]
             assert '"checkpoints_pkey"' in problems["nested"]
-            assert threads_of(target) == ["a", "join", "z"]
+            assert sorted(thread.thread_id for thread in target.threads()) == ["a", "join", "z"]
             found = target.get_tuple(config("join"))
             assert found is not None
             assert found.pending_writes == [("task", noise(3_000), "b")]

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import operator
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import psycopg
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command, interrupt
-from typing_extensions import TypedDict
+from langgraph.types import Command
 
 from langgraph_checkpoint_custom import CheckpointSaver, OperationEvent
 from langgraph_checkpoint_custom.tools.migration import READ, MoveReport, migrate
 from langgraph_checkpoint_custom.tools.own import OwnThreads
+from tests.moving.application import graph_of, say
 from tests.moving.official import Official, config, everything, plain, step
 from tests.stores import Store
 
@@ -131,23 +129,9 @@ def test_a_run_continues_during_the_migration(official: Official, saver: Checkpo
         assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
 
 
-class Talk(TypedDict):
-    log: Annotated[list[str], operator.add]
-
-
-def talking(saver: BaseCheckpointSaver[Any], *, asks: bool = False) -> Any:
-    """A graph that remembers, and may ask a human."""
-    builder = StateGraph(Talk)
-    builder.add_node("answer", lambda state: {"log": [interrupt("really?") if asks else f"re: {state['log'][-1]}"]})
-    builder.add_edge(START, "answer")
-    return builder.compile(checkpointer=saver)
-
-
-def talk(saver: BaseCheckpointSaver[Any], text: str, thread_id: str = "t", *, asks: bool = False) -> Any:
-    """A turn of such a graph; returns the graph."""
-    graph = talking(saver, asks=asks)
-    graph.invoke({"log": [text]}, config(thread_id))
-    return graph
+def talk(saver: BaseCheckpointSaver[Any], text: str, thread_id: str = "t") -> None:
+    """A turn of a thread."""
+    say(graph_of(saver), thread_id, text)
 
 
 def log_of(saver: CheckpointSaver, thread_id: str = "t") -> Any:
@@ -172,17 +156,18 @@ def test_a_thread_that_went_on_at_both_sides_is_a_problem(official: Official, sa
             assert [one for one in everything(saver) if one.config["configurable"]["thread_id"] == "t"] == [
                 one for one in before if one.config["configurable"]["thread_id"] == "t"
             ]
-        assert log_of(saver, "fine")[-1] == "re: theirs 1"
-        assert log_of(saver)[-1] == "re: ours 1"
+        assert log_of(saver, "fine")[-1] == "slow: theirs 1"
+        assert log_of(saver)[-1] == "slow: ours 1"
 
 
 def test_a_thread_that_went_on_here_alone_stays_as_it_is(official: Official, saver: CheckpointSaver) -> None:
     with official.open() as source:
-        talk(source, "one", asks=True)
+        talk(source, "ask")
         assert migrate(official.url, saver).problems == {}
-        for answer in ("yes", "yes, really"):  # The question and the answer are writes to a checkpoint of both sides.
-            graph = talk(saver, "again", asks=True) if answer != "yes" else talking(saver, asks=True)
-            graph.invoke(Command(resume=answer), config("t"))
+        for turn in range(2):  # The question and the answer are writes to a checkpoint of both sides.
+            if turn:
+                talk(saver, "ask")
+            graph_of(saver).invoke(Command(resume="yes"), config("t"))
             before = everything(saver)
             moved = migrate(official.url, saver)
             assert (moved.checkpoints, moved.writes, moved.problems) == (0, 0, {})
@@ -201,12 +186,12 @@ def test_what_went_on_in_the_source_becomes_a_thread_of_its_own(official: Offici
             assert moved.checkpoints == (6 if number == 1 else 3)
             assert migrate(official.url, saver, diverged="copy") == MoveReport(threads=1)
             assert migrate(official.url, saver) == MoveReport(threads=1)  # It is no problem any more.
-        assert log_of(saver)[-1] == "re: ours"
+        assert log_of(saver)[-1] == "slow: ours"
         theirs = source.get_tuple(config("t"))
         assert theirs
         assert log_of(saver, "t-official") == theirs.checkpoint["channel_values"]["log"]
         talk(saver, "goes on", "t-official")
-        assert log_of(saver, "t-official")[-2:] == ["goes on", "re: goes on"]
+        assert log_of(saver, "t-official")[-3:] == ["goes on", "quick: goes on", "slow: goes on"]
         assert len(list(saver.list(config("t")))) == 6
         saver.delete_thread("t-official")
         assert migrate(official.url, saver).problems == {}
