@@ -166,7 +166,8 @@ TABLE: dict[str, tuple[Callable[[Framework], Sequence[Call]], Items, dict[type[F
     "rollback": (lambda it: [call("rollback", it.old, it.points("t")[1])], ["1", "2"], {}),
     "fork": (
         lambda it: [call("fork_thread", it.old, it.new, checkpoint_id=it.points("t")[1])],
-        *(["1", "2"], {PydanticDeep: ["2"]}),
+        ["1", "2"],
+        {PydanticDeep: ["2"]},
     ),
     "fork of the newest": (lambda it: [call("fork_thread", it.old, it.new)], ALL, {PydanticDeep: ["3"]}),
     # LangGraph continues from the parent, which already has the input.
@@ -181,7 +182,8 @@ TABLE: dict[str, tuple[Callable[[Framework], Sequence[Call]], Items, dict[type[F
     "copy": (lambda it: [call("copy_thread", it.old, it.new)], ALL, {}),
     "label": (
         lambda it: [call("label", it.point(0), "first"), call("prune", [it.old])],
-        *(ALL, {PydanticDeep: ["1", "3"]}),
+        ALL,
+        {PydanticDeep: ["1", "3"]},
     ),
     "unlabel": (lambda it: [call("label", it.point(2), "newest"), call("unlabel", it.old, "newest")], ALL, {}),
     "reencrypt": (lambda it: [call("reencrypt", dry_run=True)], ALL, {}),

@@ -22,6 +22,7 @@ from langgraph.types import StateSnapshot, StateUpdate
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom import CheckpointSaver
+from tests.behaviour.helpers import default_walk, states_of
 from tests.graphs.plain import plain, plain_checkpoints, plain_state
 from tests.stores import Client, Store
 
@@ -267,10 +268,7 @@ class Graph:
 
     async def history(self) -> list[StateSnapshot]:
         """The states of the thread, newest first."""
-        if self.thread.api == "async":
-            found = [state async for state in self.runnable.aget_state_history(self.thread.config)]
-        else:
-            found = await asyncio.to_thread(lambda: list(self.runnable.get_state_history(self.thread.config)))
+        found = await states_of(self.thread.client, self.runnable, self.thread.config)
         self.thread.note("history", [plain_state(state, full=True) for state in found])
         return found
 
@@ -385,18 +383,7 @@ async def check_walks(client: Client, found: Iterable[CheckpointTuple]) -> None:
     for one in found:
         if channels := delta_channels(one):
             history = await client.history(one.config, channels)
-            assert history == await default_history(client, one.config, channels)
-
-
-async def default_history(
-    client: Client, config: RunnableConfig, channels: Sequence[str]
-) -> Mapping[str, DeltaChannelHistory]:
-    """The history of delta channels as the base class finds it, by reading one ancestor after the other."""
-    if client.api == "async":
-        return await BaseCheckpointSaver.aget_delta_channel_history(client.saver, config=config, channels=channels)
-    return await asyncio.to_thread(
-        BaseCheckpointSaver.get_delta_channel_history, client.saver, config=config, channels=channels
-    )
+            assert history == await default_walk(client, one.config, channels)
 
 
 def delta_channels(found: CheckpointTuple) -> list[str]:

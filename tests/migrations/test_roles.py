@@ -55,16 +55,12 @@ async def test_the_runner_may_call_every_method_of_a_saver(cluster: Cluster, api
                     await call(client, thread_id)
 
 
-def test_the_runner_may_call_setup_on_current_tables(cluster: Cluster) -> None:
-    with PostgresSaver(cluster.url(user="checkpoint_runner")) as saver:
-        saver.setup()
-
-
 def test_the_runner_searches_by_the_keys_that_the_migrator_makes(cluster: Cluster) -> None:
     with PostgresSaver(cluster.url(user="checkpoint_runner")) as runner:
         with pytest.raises(StorageError, match="must be owner") as caught:
             runner.setup(searchable=["user"])
         assert caught.value.sqlstate == "42501"
+        runner.setup()
         with PostgresSaver(cluster.url(user="checkpoint_migrator")) as migrator:
             migrator.setup(searchable=["user"])
         runner.setup(searchable=["user"])
