@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.adapters.documents import Documents, next_version
 from tests.behaviour.helpers import Database
-from tests.stores import Store
+from tests.stores import Client, Store
 
 # Texts that are allowed in names and have a meaning in paths, SQL, URLs or this package.
 HOSTILE = ["../etc", "a/b", "a", "a/", "/", "%2F", "a%2Fb", "a:b", "%", "_", "'; --", "\x1e", "\x1f", "ü 你", ".."]
@@ -20,16 +20,10 @@ class Calls:
     """The methods of a store as coroutines that call its sync or its async methods."""
 
     def __init__(self, store: Any, api: str) -> None:
-        self._store = store
-        self._api = api
+        self._client = Client(store, api)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        async def call(*args: Any) -> Any:
-            if self._api == "async":
-                return await getattr(self._store, f"a{name}")(*args)
-            return await asyncio.to_thread(getattr(self._store, name), *args)
-
-        return call
+        return partial(self._client.do, name)
 
 
 def put_document(

@@ -115,6 +115,7 @@ def test_one_thread_is_taken_along(cli: Cli, official: Official, tmp_path: Path)
         assert {one.thread_id for one in other.threads()} == {"002", "003", "b"}
 
 
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_migrate_inside_of_one_postgres_database(empty_postgres_url: str, cli: Cli) -> None:
     """The official tables are next to ours: one database is source and target."""
     with Official("postgres", empty_postgres_url).open() as source:

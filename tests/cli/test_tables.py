@@ -63,6 +63,7 @@ def test_searchable_keys_are_no_drift(own_cli: Cli) -> None:
     assert "searchable_" not in own_cli("schema")
 
 
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_a_policy_that_was_weakened_is_drift(own_postgres_url: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHECKPOINT_URL", own_postgres_url)
     with psycopg.connect(own_postgres_url) as server:
@@ -97,6 +98,7 @@ def test_another_schema_version_is_reported_and_nothing_is_changed(own_cli: Cli)
     assert own_cli.json("verify", code=1)["version"] == 0
 
 
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_missing_tables_and_tables_of_another_program(
     cli: Cli, empty_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +117,7 @@ def test_missing_tables_and_tables_of_another_program(
     assert cli.json("verify", "--url", f"sqlite:///{theirs}", code=1)["foreign"] == "checkpoints"
 
 
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_the_schema_makes_the_tables_on_sqlite(cli: Cli, tmp_path: Path) -> None:
     made = tmp_path / "made.db"
     with closing(sqlite3.connect(made)) as file:
@@ -123,6 +126,7 @@ def test_the_schema_makes_the_tables_on_sqlite(cli: Cli, tmp_path: Path) -> None
     assert (found["ok"], found["added"]) == (True, [])
 
 
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_the_schema_makes_the_tables_on_postgres(
     cli: Cli, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,8 +162,8 @@ def test_a_thread_of_many_checkpoints_is_not_held_in_memory(official: Official, 
 
 
 def test_a_thread_that_cannot_be_stored_there_is_not_stored_at_all(official: Official, saver: CheckpointSaver) -> None:
-    bad = "\ud800" if official.kind == "sqlite" else "a\0b"
     """Although many of its checkpoints could be, in parts before."""
+    bad = "\ud800" if official.kind == "sqlite" else "a\0b"
     location = None
     for _ in range(READ + 1):
         location = step(saver, "bad", location, a=[1])

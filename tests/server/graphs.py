@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send, interrupt
 
 from tests.exactly import difference
 from tests.golden.content import VALUES
+from tests.graphs.scenarios.deltas import Deltas, writes
+from tests.graphs.scenarios.interrupts import asks
+from tests.graphs.scenarios.nodes import Log, chain, parallel, says
 
 # Seconds between two checks for a file.
 LOOK = 0.02
 
 
-class Log(TypedDict, total=False):
+class Steps(TypedDict, total=False):
     """What was done, in order, and inputs of a test."""
 
     done: Annotated[list[str], operator.add]
@@ -35,21 +36,21 @@ async def pass_gate(gate: str) -> None:
         await asyncio.sleep(LOOK)
 
 
-def first(state: Log) -> Log:
+def first(state: Steps) -> Steps:
     return {"done": ["first"]}
 
 
-async def second(state: Log) -> Log:
+async def second(state: Steps) -> Steps:
     if gate := state.get("gate"):
         await pass_gate(gate)
     return {"done": ["second"]}
 
 
-def third(state: Log) -> Log:
+def third(state: Steps) -> Steps:
     return {"done": ["third"]}
 
 
-_steps = StateGraph(Log)
+_steps = StateGraph(Steps)
 _steps.add_sequence([first, second, third])
 _steps.add_edge(START, "first")
 steps = _steps.compile()
@@ -77,59 +78,10 @@ _many.add_conditional_edges(START, spread, ["branch"])
 many = _many.compile()
 
 
-class Answers(TypedDict, total=False):
-    """The answers of people."""
-
-    said: Annotated[list[str], operator.add]
-
-
-def asks(question: str) -> Any:
-    def node(state: Answers) -> Answers:
-        return {"said": [f"{question} {interrupt(question)}"]}
-
-    return node
-
-
-_questions = StateGraph(Answers)
-for name in ("age", "name", "town"):
-    _questions.add_node(name, asks(name))
-    _questions.add_edge(START, name)
-questions = _questions.compile()
-
-
-_child = StateGraph(Answers)
-_child.add_node("ask", asks("child"))
-_child.add_node("thank", lambda state: {"said": ["thanks"]})
-_child.add_edge(START, "ask")
-_child.add_edge("ask", "thank")
-
-_family = StateGraph(Answers)
-_family.add_node("child", _child.compile())
-_family.add_node("parent", lambda state: {"said": [f"parent heard {len(state['said'])}"]})
-_family.add_edge(START, "child")
-_family.add_edge("child", "parent")
-family = _family.compile()
-
-
-def extend(state: list[str], writes: Sequence[list[str]]) -> list[str]:
-    """Append lists to a list."""
-    return [*state, *(item for write in writes for item in write)]
-
-
-class Deltas(TypedDict, total=False):
-    """A log with a snapshot at every third write, one without a snapshot for a long time, and a plain channel."""
-
-    log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=3)]
-    seldom: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=100)]
-    turns: Annotated[int, operator.add]
-
-
-_deltas = StateGraph(Deltas)
-_deltas.add_node("one", lambda state: {"log": [f"one {len(state['log'])}"]})
-_deltas.add_node("two", lambda state: {"log": ["two"], "seldom": [f"two {len(state['log'])}"], "turns": 1})
-_deltas.add_edge(START, "one")
-_deltas.add_edge("one", "two")
-deltas = _deltas.compile()
+questions = parallel(Log, age=asks("age"), name=asks("name"), town=asks("town")).compile()
+child = chain(Log, ask=asks("child"), thank=says("thanks")).compile()
+family = chain(Log, child=child, parent=says("parent")).compile()
+deltas = chain(Deltas, one=writes("one", seldom=True), two=writes("two")).compile()
 
 
 class Values(TypedDict, total=False):

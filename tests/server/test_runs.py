@@ -80,7 +80,7 @@ async def test_interrupts_are_answered_one_by_one_and_together(threads: Threads)
     left = await thread.wait(command={"resume": {asked["name"]: "Ada"}})
     assert {each["value"] for each in left["__interrupt__"]} == {"age", "town"}
     done = await thread.wait(command={"resume": {asked["age"]: 36, asked["town"]: "London"}})
-    assert done == {"said": ["age 36", "name Ada", "town London"]}
+    assert done == {"log": ["age: 36", "name: Ada", "town: London"]}
     state = await thread.state()
     assert (state["next"], state["interrupts"]) == ([], [])
 
@@ -94,7 +94,7 @@ async def test_a_subgraph_works(threads: Threads) -> None:
     assert inner["checkpoint_ns"].startswith("child:")
     (history, *_) = await thread.history(checkpoint=inner)
     assert history["next"] == ["ask"]
-    assert await thread.wait(command={"resume": "answers"}) == {"said": ["child answers", "thanks", "parent heard 2"]}
+    assert await thread.wait(command={"resume": "answers"}) == {"log": ["child: answers", "thanks", "parent"]}
 
 
 async def test_a_failed_run_continues_where_it_failed(threads: Threads) -> None:

@@ -55,7 +55,7 @@ async def test_the_data_of_a_request_is_not_stored(threads: Threads, saver: Chec
     thread = await threads.new("family")
     await thread.wait({}, config={"configurable": {"mine": 1}}, metadata={"ours": 2})
     await thread.wait(command={"resume": "answer"})
-    await thread.update({"said": ["by hand"]})
+    await thread.update({"log": ["by hand"]})
     found = await stored(saver, thread)
     assert {each["source"] for each in found} == {"input", "loop", "update"}
     assert found[-1]["mine"] == 1
