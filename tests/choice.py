@@ -58,9 +58,7 @@ LONG = {
     "table/test_table.py": "each value of the comparison, with each saver",
     "test_docs.py::test_the_documents_examples_run": "a process for each document",
     "test_package.py": "a wheel in a new environment",
-    "ui/test_browser.py::test_every_page_fits_a_narrow_window": "each page in a browser",
-    "ui/test_browser.py::test_every_text_has_contrast": "each page in a browser",
-    "ui/test_browser.py::test_everything_has_a_name": "each page in a browser",
+    "ui/test_browser.py::test_everybody_can_use_every_page": "each page in a browser",
     "upstream/test_suites.py": "LangGraph's own tests",
 }
 
@@ -242,7 +240,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 # Tests, and files of tests, of what distributed tables do not have, with the reason. docs/postgres.md says the same.
 NOT_DISTRIBUTED = {
-    "test_expired_claims_are_deleted": "claims that have expired are deleted by hand",
     "test_a_policy_that_was_weakened_is_drift": "there is no row-level security",
     "test_a_role_of_one_tenant_cannot_reach_another_whatever_it_sets": "there is no row-level security",
     "test_raw_sql_sees_no_tenants_rows_without_its_name": "there is no row-level security",
