@@ -137,3 +137,17 @@ def running_cluster(*, password: str | None = None) -> Iterator[Cluster]:
             yield cluster
         finally:
             cluster.stop()
+
+
+@contextmanager
+def running_standby(primary: Cluster) -> Iterator[Cluster]:
+    """A copy of a server that replicates it."""
+    with folder_of_user() as folder:
+        cluster = Cluster(folder)
+        source = ["-h", str(primary.folder), "-U", "postgres"]
+        cluster.run("pg_basebackup", *source, "-D", str(cluster.data), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()

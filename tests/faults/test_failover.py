@@ -16,7 +16,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from langgraph_checkpoint_custom import PostgresSaver
 from tests.conftest import APIS
 from tests.faults.bouncer import bounced
-from tests.faults.cluster import Cluster, folder_of_user, running_cluster
+from tests.faults.cluster import Cluster, running_cluster, running_standby
 from tests.stores import Client
 
 RUNS = 8
@@ -25,20 +25,14 @@ RUNS = 8
 @pytest.fixture
 def pair(postgres_programs: None) -> Iterator[tuple[Cluster, Cluster]]:
     """A primary, and a standby that has everything that the primary acknowledges."""
-    with running_cluster() as primary, folder_of_user() as folder:
+    with running_cluster() as primary:
         with PostgresSaver(primary.url()) as saver:
             saver.setup()
-        standby = Cluster(folder)
-        source = ["-h", str(primary.folder), "-U", "postgres"]
-        standby.run("pg_basebackup", *source, "-D", str(standby.data), "-R", "-X", "stream", "-c", "fast", "--no-sync")
-        standby.start()
-        with psycopg.connect(primary.url(), autocommit=True) as owner:
-            owner.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            owner.execute("SELECT pg_reload_conf()")
-        try:
+        with running_standby(primary) as standby:
+            with psycopg.connect(primary.url(), autocommit=True) as owner:
+                owner.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+                owner.execute("SELECT pg_reload_conf()")
             yield primary, standby
-        finally:
-            standby.stop()
 
 
 def take_over(primary: Cluster, standby: Cluster, how: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
 from tests.behaviour.helpers import config
 from tests.conftest import APIS
-from tests.faults.cluster import Cluster, folder_of_user, running_cluster
+from tests.faults.cluster import Cluster, running_cluster, running_standby
 from tests.faults.workload import OPERATIONS, fill, read, rows
 from tests.stores import Client
 
@@ -29,16 +29,8 @@ def primary(postgres_programs: None) -> Iterator[Cluster]:
 
 @pytest.fixture
 def standby(primary: Cluster) -> Iterator[Cluster]:
-    """A copy of the primary that replicates it."""
-    with folder_of_user() as folder:
-        cluster = Cluster(folder)
-        source = ["-h", str(primary.folder), "-U", "postgres"]
-        cluster.run("pg_basebackup", *source, "-D", str(cluster.data), "-R", "-X", "stream", "-c", "fast", "--no-sync")
-        cluster.start()
-        try:
-            yield cluster
-        finally:
-            cluster.stop()
+    with running_standby(primary) as cluster:
+        yield cluster
 
 
 def follow(primary: psycopg.Connection[Any], standby: psycopg.Connection[Any]) -> None:
