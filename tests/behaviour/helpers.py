@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 import sqlite3
 import string
+import subprocess
+import sys
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -220,6 +225,36 @@ class Database:
             else:
                 connection.execute("LOCK TABLE blobs, writes, checkpoints IN EXCLUSIVE MODE")
             yield connection.rollback
+
+
+@contextmanager
+def running(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has said "here"; it may use these helpers, and does not outlive the block."""
+    command = [sys.executable, "-c", program, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
+        try:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "here\n"
+            yield worker
+        finally:
+            worker.kill()
+
+
+@contextmanager
+def made_role(url: str, granted: str) -> Iterator[str]:
+    """A role of PostgreSQL's that has some rights on tables of the schema, for the duration of a block."""
+    name = f"role_{uuid.uuid4().hex[:12]}"
+    rights = "USAGE ON SCHEMA langgraph_checkpoint", granted
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name}".encode())
+        for right in rights:
+            connection.execute(f"GRANT {right} TO {name}".encode())
+    try:
+        yield name
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
 
 
 async def put_delta_chain(

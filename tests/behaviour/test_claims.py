@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, nullcontext
 from datetime import datetime, timezone
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from langgraph_checkpoint_custom import CheckpointSaver, ClaimLost, ConfigError,
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.keys import CLAIM_KEY
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
-from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, ids_of, metadata, put, run_graph
+from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, ids_of, metadata, put, run_graph, running
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
 
@@ -241,18 +240,6 @@ with open_saver(sys.argv[1]) as saver:
 """
 
 
-@contextmanager
-def owner(store: Store, signal_name: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that stops itself in the middle of a run. It does not outlive the block."""
-    command = [sys.executable, "-c", OWNER, store.url, signal_name]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
-        try:
-            yield worker
-        finally:
-            worker.kill()
-
-
 def take_over(saver: CheckpointSaver) -> Lease:
     """Claim the thread as soon as that can be done."""
     for _ in range(200):
@@ -266,9 +253,7 @@ def take_over(saver: CheckpointSaver) -> Lease:
 def test_the_claim_of_a_killed_owner_expires(store: Store) -> None:
     with store.open() as saver:
         saver.setup()
-        with owner(store, "SIGKILL") as worker:
-            assert worker.stdout is not None
-            assert worker.stdout.readline() == "here\n"
+        with running(OWNER, store.url, "SIGKILL") as worker:
             worker.wait(150)
         lease = take_over(saver)
         graph = chain(Log, one=says("one"), stop=says("quick"), two=says("two")).compile(checkpointer=saver)
@@ -280,9 +265,8 @@ def test_a_paused_owner_whose_claim_expired_stores_nothing(store: Store) -> None
     with store.open() as saver:
         saver.setup()
         graph = chain(Log, one=says("one"), stop=says("quick"), two=says("two")).compile(checkpointer=saver)
-        with owner(store, "SIGSTOP") as worker:
+        with running(OWNER, store.url, "SIGSTOP") as worker:
             assert worker.stdout is not None
-            assert worker.stdout.readline() == "here\n"
             os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
             lease = take_over(saver)
             state = graph.invoke({"log": ["fast"]}, lease.config)

@@ -6,11 +6,8 @@ import asyncio
 import copy
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_checkpoint_custom import CheckpointConflict
 from langgraph_checkpoint_custom.operations import writers as starts
-from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put, run_graph
+from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put, run_graph, running
 from tests.conftest import APIS
 from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
@@ -234,7 +231,7 @@ from tests.graphs.scenarios.nodes import Log, chain, says
 
 def pause(state):
     time.sleep(0.3)  # What is being stored meanwhile is stored before the pause: on SQLite it holds the write lock.
-    print("paused", flush=True)
+    print("here", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
     return {"log": ["late"]}
 
@@ -251,11 +248,8 @@ def test_a_paused_worker_detects_that_another_has_continued(store: Store) -> Non
     with store.open(concurrent_writers="reject") as saver:
         graph = chain(Log, one=says("one"), pause=says("quick")).compile(checkpointer=saver)
         graph.invoke({"log": ["past"]}, THREAD)
-        command = [sys.executable, "-c", PAUSED, store.url]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
+        with running(PAUSED, store.url) as worker:
             assert worker.stdout is not None
-            assert worker.stdout.readline() == "paused\n"
             os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
             state = graph.invoke({"log": ["fast"]}, THREAD)
             os.kill(worker.pid, signal.SIGCONT)

@@ -11,7 +11,6 @@ from typing import Any
 import psycopg
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from psycopg import sql
 
 from langgraph_checkpoint_custom import PostgresSaver
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
@@ -20,6 +19,7 @@ from tests.behaviour.helpers import (
     NextId,
     config,
     id_of,
+    made_role,
     metadata,
     put,
     put_chain,
@@ -146,19 +146,9 @@ async def test_nothing_can_be_changed_through_the_view(client: Client, database:
 @pytest.fixture
 def reader(postgres_url: str) -> Iterator[str]:
     """The URL of a role that may read the view and no table with values, as in docs/postgres.md."""
-    name = f"reader_{postgres_url.rpartition('test_')[2][:12]}"
-    statements = (
-        "CREATE ROLE {}",
-        "GRANT USAGE ON SCHEMA langgraph_checkpoint TO {}",
-        "GRANT SELECT ON langgraph_checkpoint.checkpoints_readable, langgraph_checkpoint.tenant_roles TO {}",
-    )
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        for statement in statements:
-            connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
-    yield f"{postgres_url}&options=-c%20role%3D{name}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
-        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+    readable = "langgraph_checkpoint.checkpoints_readable, langgraph_checkpoint.tenant_roles"
+    with made_role(postgres_url, f"SELECT ON {readable}") as name:
+        yield f"{postgres_url}&options=-c%20role%3D{name}"
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, PostgresSaver, ThreadBusy
 from langgraph_checkpoint_custom.model.keys import MAX_ID, MAX_TENANT, MAX_THREAD_ID
@@ -23,6 +22,7 @@ from tests.behaviour.helpers import (
     delta_history,
     get,
     ids_of,
+    made_role,
     metadata,
     next_uuid,
     noise,
@@ -187,18 +187,8 @@ async def test_the_longest_keys_fit_together_with_the_longest_tenant(client: Cli
 @pytest.fixture
 def role(postgres_url: str) -> Iterator[str]:
     """A role that only runs graphs: it may read and write all rows that the policies allow."""
-    name = f"tenant_{postgres_url.rpartition('test_')[2][:12]}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        for statement in (
-            "CREATE ROLE {}",
-            "GRANT USAGE ON SCHEMA langgraph_checkpoint TO {}",
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA langgraph_checkpoint TO {}",
-        ):
-            connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
-    yield name
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
-        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+    with made_role(postgres_url, "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA langgraph_checkpoint") as name:
+        yield name
 
 
 TABLES = ("checkpoints", "blobs", "writes", "labels", "threads", "claims")
