@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -71,60 +71,36 @@ async def test_a_put_is_stored_completely_or_not_at_all(client: Client, database
     assert database.count("blobs") == len(CHANNELS) * sum(there)
 
 
-async def test_a_put_that_waits_for_the_database_is_stored_completely_or_not_at_all(
-    client: Client, database: Database
-) -> None:
-    await put(client, "x")
-    document = checkpoint("1", values(1))
-    with database.locked() as unlock:
-        task = asyncio.create_task(client.put(config("t"), document, metadata(1), dict(document["channel_versions"])))
-        await wait_until_it_waits(task)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        unlock()
-    await put(client, "y")
-    there = await is_complete(client, "t", 1)
-    assert database.count("blobs") == (len(CHANNELS) if there else 0)
-
-
-async def test_writes_are_stored_all_or_none(client: Client, database: Database) -> None:
-    where = await put(client, "1")
-    with database.locked() as unlock:
-        task = asyncio.create_task(client.put_writes(where, [(channel, [LONG]) for channel in CHANNELS], "task"))
-        await wait_until_it_waits(task)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        unlock()
-    await client.put_writes(where, [("a", 1)], "another")
-    assert len((await get(client, where)).pending_writes or []) in (1, 1 + len(CHANNELS))
+WRITES = [(channel, [LONG]) for channel in CHANNELS]
+# What waits for the database: the call, and the number of checkpoints, writes and blobs once it is done.
+CALLS: dict[str, tuple[Callable[[Client], Coroutine[Any, Any, object]], tuple[int, int, int]]] = {
+    "put": (
+        lambda client: put(client, "9", values(9), versions=dict.fromkeys(CHANNELS, "9")),
+        (4, 3, 4 * len(CHANNELS)),
+    ),
+    "put_writes": (
+        lambda client: client.put_writes(config(checkpoint_id="2"), WRITES, "another"),
+        (3, 3 + len(CHANNELS), 3 * len(CHANNELS)),
+    ),
+    "delete_thread": (lambda client: client.delete_thread("thread"), (0, 0, 0)),
+    "prune": (lambda client: client.prune(["thread"]), (1, 1, len(CHANNELS))),
+    "delete_for_runs": (lambda client: client.delete_for_runs(["run"]), (0, 0, 0)),
+    "copy_thread": (lambda client: client.copy_thread("thread", "copy"), (6, 6, 6 * len(CHANNELS))),
+}
 
 
 @pytest.mark.usefixtures("changing_values_in_blobs")
-@pytest.mark.parametrize("operation", ["delete_thread", "prune", "delete_for_runs", "copy_thread"])
-async def test_an_operation_of_several_statements_is_done_completely_or_not_at_all(
-    client: Client, database: Database, operation: str
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_call_that_waits_for_the_database_is_done_completely_or_not_at_all(
+    client: Client, database: Database, name: str
 ) -> None:
     where = None
     for step in range(3):
         where = await put(client, str(step), values(step), parent=where, meta=metadata(step, run_id="run"))
         await client.put_writes(where, [("a", step)], "task")
-    calls = {
-        "delete_thread": lambda: client.delete_thread("thread"),
-        "prune": lambda: client.prune(["thread"]),
-        "delete_for_runs": lambda: client.delete_for_runs(["run"]),
-        "copy_thread": lambda: client.copy_thread("thread", "copy"),
-    }
-    done = {
-        "delete_thread": (0, 0, 0),
-        "prune": (1, 1, len(CHANNELS)),
-        "delete_for_runs": (0, 0, 0),
-        "copy_thread": (6, 6, 6 * len(CHANNELS)),
-    }
-    untouched = (3, 3, 3 * len(CHANNELS))
+    call, done = CALLS[name]
     with database.locked() as unlock:
-        task = asyncio.create_task(calls[operation]())
+        task = asyncio.ensure_future(call(client))
         await wait_until_it_waits(task)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -132,9 +108,9 @@ async def test_an_operation_of_several_statements_is_done_completely_or_not_at_a
         unlock()
     await client.put_writes(config("elsewhere", "1"), [("a", 1)], "task")
     await client.delete_thread("elsewhere")
-    assert tuple(database.counts().values()) in (untouched, done[operation])
-    await calls[operation]()
-    assert tuple(database.counts().values()) == done[operation]
+    assert tuple(database.counts().values()) in ((3, 3, 3 * len(CHANNELS)), done)
+    await call(client)
+    assert tuple(database.counts().values()) == done
 
 
 async def test_reads_that_are_cancelled_do_no_harm(client: Client) -> None:
@@ -164,7 +140,7 @@ async def test_cancelling_many_calls_at_once_loses_no_connection(client: Client)
         assert (await get(client, config(f"t {step}"))).checkpoint["channel_values"] == values(step)
 
 
-async def wait_until_it_waits(task: asyncio.Task[Any]) -> None:
+async def wait_until_it_waits(task: asyncio.Future[Any]) -> None:
     """Let the loop run long enough for a call to reach the lock of the database."""
     for _ in range(20):
         await asyncio.sleep(0.002)

@@ -83,25 +83,6 @@ async def test_a_list_that_grows_is_stored_once(client: Client, database: Databa
     await thread.check(client)
 
 
-async def test_a_value_written_once_or_replaced_has_no_chunks_until_it_grows(
-    client: Client, database: Database
-) -> None:
-    thread = Thread()
-    await thread.put(client, messages(60))
-    for _ in range(3):
-        await thread.put(client, messages(60))
-        assert chunks(database) == 0
-    last = thread.values[-1]
-    await thread.put(client, [*last, *messages(2)])
-    grown = chunks(database)
-    assert grown > 1
-    await thread.put(client, [*thread.values[-1], *messages(2)])
-    assert grown < chunks(database) <= grown + 2
-    await thread.check(client)
-    await client.prune(["thread"])
-    await thread.check(client, *range(5))
-
-
 VALUES: Mapping[str, Sequence[Any]] = {
     "trimmed at the head": [LONG[start:] for start in range(0, 60, 6)],
     "changed in the middle": [[*LONG[:n], HumanMessage(text(), id="new"), *LONG[n + 1 :]] for n in range(10, 140, 13)],

@@ -7,18 +7,13 @@ from uuid import UUID
 
 import pytest
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.serde.types import RESUME, _DeltaSnapshot
+from langgraph.checkpoint.serde.types import RESUME
 from langgraph.types import Command
 
 from tests.behaviour.helpers import (
-    LONG,
-    Database,
-    NextId,
     anywhere,
     checkpoint,
     config,
-    default_walk,
-    delta_history,
     get,
     ids_of,
     metadata,
@@ -34,33 +29,6 @@ from tests.stores import Client
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
 
 UID = UUID("12345678-1234-5678-1234-567812345678")
-
-
-async def put_runs(client: Client, next_id: NextId, runs: list[str], **options: Any) -> list[RunnableConfig]:
-    """A thread with a checkpoint of each run, in the given order, each with a blob and a write."""
-    chain: list[RunnableConfig] = []
-    for step, run in enumerate(runs):
-        parent = chain[-1] if chain else None
-        meta = metadata(step, run_id=run)
-        chain.append(await put(client, next_id(), {"a": [LONG, step]}, parent=parent, meta=meta, **options))
-        await client.put_writes(chain[-1], [("a", step)], "task")
-    return chain
-
-
-async def test_the_named_runs_are_deleted_and_the_others_stay(
-    client: Client, database: Database, next_id: NextId
-) -> None:
-    chain = await put_runs(client, next_id, ["x", "y", "x", "z", "y"])
-    await client.delete_for_runs(["x", "z", "missing"])
-    assert ids_of(await client.all(config())) == ids_of([chain[4], chain[1]])
-    assert database.counts() == {"checkpoints": 2, "writes": 2, "blobs": 2}
-    for step in (1, 4):
-        found = await get(client, chain[step])
-        assert found.checkpoint["channel_values"] == {"a": [LONG, step]}
-        assert found.pending_writes == [("task", "a", step)]
-        assert found.parent_config is None
-    for step in (0, 2, 3):
-        assert await client.get_tuple(chain[step]) is None
 
 
 async def test_a_checkpoint_without_a_run_stays(client: Client) -> None:
@@ -89,29 +57,6 @@ async def test_a_uuid_works_like_its_text(client: Client) -> None:
         assert (await get(client, where)).metadata == metadata(run_id=stored)
         await client.delete_for_runs(asked)
         assert await client.get_tuple(where) is None
-
-
-async def delta_runs(client: Client, next_id: NextId, runs: str) -> list[RunnableConfig]:
-    """A delta channel with a snapshot in the first checkpoint. Each letter is the run of a checkpoint."""
-    chain: list[RunnableConfig] = []
-    for step, run in enumerate(runs):
-        values: dict[str, Any] = {} if step else {"delta": _DeltaSnapshot([])}
-        meta = metadata(step, run_id=run, counters_since_delta_snapshot={"delta": [1, 1]})
-        parent = chain[-1] if chain else None
-        chain.append(await put(client, next_id(), values, parent=parent, versions={"delta": str(step)}, meta=meta))
-        await client.put_writes(chain[-1], [("delta", step)], f"task {step}")
-    return chain
-
-
-async def test_a_checkpoint_that_a_later_delta_channel_needs_is_hidden(client: Client, next_id: NextId) -> None:
-    chain = await delta_runs(client, next_id, "xxyxz")
-    before = [await get(client, where) for where in chain]
-    await client.delete_for_runs(["x"])
-    assert ids_of(await client.all(config())) == ids_of([chain[4], chain[2]])
-    assert [await get(client, where) for where in chain] == before
-    for head in (2, 4):
-        assert await client.history(chain[head], ["delta"]) == {"delta": delta_history(0, head)}
-        assert await default_walk(client, chain[head], ["delta"]) == {"delta": delta_history(0, head)}
 
 
 def in_run(where: RunnableConfig, run_id: Any, key: str = "metadata") -> RunnableConfig:

@@ -140,14 +140,6 @@ async def test_a_lone_surrogate_matches_nothing(client: Client) -> None:
     assert ids_of(await client.all(config(), filter={"mine": "half \ud800"})) == []
 
 
-async def test_none_matches_a_missing_key_too(client: Client) -> None:
-    await put(client, "1", meta=metadata())
-    await put(client, "2", meta=metadata(mine=None))
-    await put(client, "3", meta=metadata(mine=0))
-    await put(client, "4", meta=metadata(mine=float("nan")))
-    assert ids_of(await client.all(config(), filter={"mine": None})) == ["2", "1"]
-
-
 async def test_any_text_may_be_a_key(client: Client) -> None:
     for number, key in enumerate(KEYS):
         await put(client, f"{number:02}", meta=metadata(0, **{key: f"value of {number}"}))

@@ -50,38 +50,6 @@ async def test_before_without_a_checkpoint_id_matches_nothing(client: Client) ->
         assert ids_of(await client.all(config(), before=before)) == ["1"]
 
 
-async def test_every_combination_of_arguments_matches_a_simple_filter(client: Client, next_id: NextId) -> None:
-    ids = [next_id() for _ in range(8)]
-    for number, checkpoint_id in enumerate(ids):
-        for thread_id, ns in product(("t", "u"), ("", "sub")):
-            meta = metadata(number, even=number % 2 == 0)
-            await put(client, checkpoint_id, thread_id=thread_id, ns=ns, meta=meta)
-    everything = await client.all(None)
-    assert len(everything) == 32
-
-    def matches(found: CheckpointTuple, where: RunnableConfig | None, before: str | None, even: bool | None) -> bool:
-        location = found.config["configurable"]
-        return (
-            (where is None or location.items() >= where["configurable"].items())
-            and (before is None or location["checkpoint_id"] < before)
-            and (even is None or found.metadata["even"] is even)  # type: ignore[typeddict-item]
-        )
-
-    wheres: list[RunnableConfig | None] = [None, anywhere("t"), config("t"), config("t", ns="sub")]
-    befores: list[str | None] = [None, ids[5]]
-    limits: list[int | None] = [None, 3, 50]
-    evens: list[bool | None] = [None, True]
-    for where, before, limit, even in product(wheres, befores, limits, evens):
-        listed = await client.all(
-            where,
-            before=None if before is None else config(checkpoint_id=before),
-            limit=limit,
-            filter=None if even is None else {"even": even},
-        )
-        wanted = [found for found in everything if matches(found, where, before, even)]
-        assert listed == wanted[:limit], (where, before, limit, even)
-
-
 # Keys of a small thread, few namespaces, keys that are chosen at once, checkpoints that a statement searches.
 SIZES = [(1_000, 10, 2_000, 5_000), (5, 10, 7, 9), (5, 10, 1, 1), (5, 1, 7, 2), (0, 0, 2, 1)]
 

@@ -48,22 +48,15 @@ def expected(made: Sequence[Call]) -> list[tuple[str, str, str]]:
     return [row[1:] for row in sorted(rows)]
 
 
-async def test_get_and_list_return_writes_in_order(client: Client) -> None:
+async def test_each_read_returns_writes_in_order(client: Client) -> None:
     made = calls()
-    where = await put(client, "1")
+    where = await put(client, "1", {"a": ["seed"]})
     for call in made:
         await client.put_writes(where, call.writes, call.task_id, call.task_path)
-    assert (await get(client, where)).pending_writes == expected(made)
-    assert (await get(client, config())).pending_writes == expected(made)
+    for asked in (where, config()):
+        assert (await get(client, asked)).pending_writes == expected(made)
     (listed,) = await client.all(config())
     assert listed.pending_writes == expected(made)
-
-
-async def test_the_history_returns_writes_in_the_same_order(client: Client) -> None:
-    made = calls()
-    first = await put(client, "1", {"a": ["seed"]})
-    for call in made:
-        await client.put_writes(first, call.writes, call.task_id, call.task_path)
-    second = await put(client, "2", parent=first)
-    history = await client.history(second, ["a"])
+    child = await put(client, "2", parent=where)
+    history = await client.history(child, ["a"])
     assert history["a"]["writes"] == [row for row in expected(made) if row[1] == "a"]

@@ -13,7 +13,6 @@ from tests.behaviour.helpers import (
     anywhere,
     config,
     default_walk,
-    delta_history,
     get,
     id_of,
     ids_of,
@@ -45,18 +44,6 @@ async def test_hidden_ancestors_are_complete_when_read_by_id(client: Client, nex
     await client.prune(["thread"])
     # The one with the snapshot still names its parent, although no earlier one is needed.
     assert [await client.get_tuple(where) for where in chain] == [None, None, *before[2:]]
-
-
-async def test_the_history_is_the_same_before_and_after(client: Client, next_id: NextId) -> None:
-    cases: list[set[int]] = [{0}, {0, 2}, {0, 4}, {2, 4}, set()]
-    for snapshots in cases:
-        chain = await put_delta_chain(client, next_id, 6, snapshots, thread_id=str(snapshots))
-        expected = {"delta": delta_history(max(snapshots, default=None), 5)}
-        for _ in range(3):
-            for where in (chain[-1], config(str(snapshots))):
-                assert await client.history(where, ["delta"]) == expected
-                assert await default_walk(client, where, ["delta"]) == expected
-            await client.prune([str(snapshots)])
 
 
 async def test_a_history_of_a_hidden_ancestor_that_reaches_deleted_checkpoints_raises(client: Client) -> None:

@@ -32,16 +32,6 @@ async def test_a_repeat_replaces_the_checkpoint(client: Client, database: Databa
     assert database.count("checkpoints") == 1
 
 
-async def test_put_never_touches_writes(client: Client) -> None:
-    where = await put(client, "1")
-    await client.put_writes(where, [("a", 1), ("__error__", "no")], "task")
-    before = (await get(client, where)).pending_writes
-    await put(client, "1", {"a": LONG})
-    await put(client, "2", parent=where)
-    assert (await get(client, where)).pending_writes == before
-    assert (await get(client, config())).pending_writes == []
-
-
 async def test_the_document_is_read_with_its_unknown_keys(client: Client) -> None:
     document: Any = checkpoint("1", {"a": LONG}, {"a": "1", "empty": 7})
     document |= {"versions_seen": {"node": {"a": "1"}}, "updated_channels": ["a"], "pending_sends": [], "new": {"x": 1}}
@@ -61,32 +51,6 @@ async def test_a_second_child_has_an_unchanged_snapshot_as_the_first_does(
         for checkpoint_id, its in (("2", client), ("3", client), ("4", Client(other, client.api))):
             child = await put(its, checkpoint_id, {}, parent=parent, versions=versions, new={}, meta=counted)
             assert (await get(client, child)).checkpoint["channel_values"] == {"log": _DeltaSnapshot([text])}
-
-
-async def test_an_emptied_channel_has_no_value(client: Client) -> None:
-    versions = new_versions(["list", "text"])
-    first = await put(client, "1", {"list": [1], "text": "a"}, versions=versions)
-    second = await put(client, "2", {}, parent=first, versions=new_versions(["list", "text"]))
-    assert (await get(client, second)).checkpoint["channel_values"] == {}
-    assert (await get(client, first)).checkpoint["channel_values"] == {"list": [1], "text": "a"}
-
-
-async def test_a_value_without_a_version_stays_with_its_checkpoint(client: Client) -> None:
-    values = {"list": [1], "small": "small", "long": LONG, "none": None}
-    first = await put(client, "1", values, versions={})
-    second = await put(client, "2", dict.fromkeys(values, "other"), parent=first, versions={})
-    assert (await get(client, first)).checkpoint["channel_values"] == values
-    assert (await get(client, second)).checkpoint["channel_values"] == dict.fromkeys(values, "other")
-
-
-async def test_two_branches_keep_their_own_values(client: Client) -> None:
-    root = await put(client, "1", {"a": [0]}, versions={"a": client.saver.get_next_version(None, None)})
-    (current,) = (await get(client, root)).checkpoint["channel_versions"].values()
-    for branch in ("2", "3"):
-        versions = {"a": client.saver.get_next_version(str(current), None)}
-        await put(client, branch, {"a": [branch]}, parent=root, versions=versions)
-    for branch in ("2", "3"):
-        assert (await get(client, config(checkpoint_id=branch))).checkpoint["channel_values"] == {"a": [branch]}
 
 
 async def test_versions_of_different_types_are_different_versions(client: Client) -> None:
