@@ -21,6 +21,8 @@ from math import inf
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
+from langgraph.checkpoint.serde.types import ERROR, RESUME
+
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, one_trip, operation, together
@@ -98,7 +100,7 @@ class Thread(NamedTuple):
         age: Seconds since LangGraph made its newest checkpoint; None if that cannot be read.
         ttl: Its own time to live in seconds, if it has one.
         strategy: "delete" or "keep_latest", when that is over.
-        is_waiting: Whether a human is asked.
+        is_waiting: Whether a human is asked, or a run acts on the answer.
     """
 
     is_wanted: bool
@@ -411,7 +413,12 @@ def _age(codec: ValueCodec, key: Key, type_: str, data: bytes, now: float) -> fl
 
 
 def _waits(codec: ValueCodec, key: Key, writes: Sequence[Row], document: Sequence[Row]) -> bool:
-    """Return whether a checkpoint has an open interrupt, or one that cannot be read: then nobody knows."""
+    """Return whether a checkpoint has an interrupt whose task is not done, or one that cannot be read: nobody knows.
+
+    A run that acts on the answer has stored nothing else yet. After an error, it has ended.
+    """
+    if ERROR not in (row[1] for row in writes):
+        writes = [row for row in writes if row[1] != RESUME]
     try:
         return bool(waiting(codec, [(key.checkpoint_id or "", key.thread_id)], [writes], [document]))
     except Exception:  # CorruptCheckpoint, or any error of the user's serializer.

@@ -6,10 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.serde.types import INTERRUPT
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.types import Interrupt
 
 from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, Retention
+from langgraph_checkpoint_custom.encoding.langgraph_private import NO_TASK, interrupt_id
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
 from tests.behaviour.test_due import DAY, NOW, Sweeps, put, threads
 from tests.stores import Client, Store
@@ -67,6 +68,25 @@ async def test_a_thread_that_waits_for_a_human_outlives_its_time(client: Client,
     if keep_waiting:
         await client.put_writes(last, [("a", 1)], "task")  # It was answered.
         assert sweeps(NOW + 1.1 * DAY).deleted_threads == 1
+
+
+@pytest.mark.parametrize("how_it_ends", ["a", ERROR])
+async def test_a_thread_whose_answer_is_acted_on_outlives_its_time(client: Client, how_it_ends: str) -> None:
+    """Otherwise a sweep would delete what the run continues from, as soon as a human has answered."""
+    saver: Any = client.saver
+    question = Interrupt("sure?", id=str(interrupt_id("ask:task", 0)))
+    document = checkpoint(next_uuid(), {"branch:to:ask": None})
+    document["ts"] = (NOW - 2 * DAY).isoformat()
+    versions = document["channel_versions"]
+    last = await client.put(config("t"), document, metadata(), versions)
+    await client.put_writes(last, [(INTERRUPT, [question])], "task")
+    await client.do("set_ttl", "t", DAY)
+    await client.put_writes(last, [(RESUME, "yes")], NO_TASK)
+    assert await client.do("interrupts") == []
+    sweeps = Sweeps(saver, Retention())
+    assert sweeps().deleted_threads == 0
+    await client.put_writes(last, [(how_it_ends, 1)], "task")
+    assert sweeps(NOW + 1.1 * DAY).deleted_threads == 1
 
 
 @pytest.mark.leaves_damage("a value is damaged")
