@@ -103,7 +103,7 @@ def names(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     Gone.__module__, Gone.__qualname__ = module.__name__, f"Gone{HOSTILE}"
     setattr(module, Gone.__qualname__, Gone)
     call: Any = {"name": HOSTILE, "args": {HOSTILE: HOSTILE}, "id": HOSTILE}
-    values = {HOSTILE: HOSTILE, "object": Gone(HOSTILE), "dict": {HOSTILE: [HOSTILE]}}
+    values: dict[str, Any] = {HOSTILE: HOSTILE, "object": Gone(HOSTILE), "dict": {HOSTILE: [HOSTILE]}}
     with cli.store.open() as saver:
         chat = [HumanMessage(HOSTILE, id=HOSTILE, name=HOSTILE), AIMessage(HOSTILE, tool_calls=[call])]
         about = metadata(1, user=HOSTILE, source=HOSTILE, run_id=HOSTILE, **{HOSTILE: HOSTILE})
