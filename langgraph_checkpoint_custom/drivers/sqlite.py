@@ -149,10 +149,10 @@ class SqliteDriver:
     def _fetch(self, connection: sqlite3.Connection, form: Form, params: Sequence[Any]) -> list[Row]:
         try:
             rows = connection.execute(form.sql, params).fetchall()
-            # The value of a version is never changed, and no version is made twice, so what is found now is that of the
-            # snapshot. If something is missing, because of a deletion meanwhile, everything is read again in one
-            # transaction. A transaction around all of it would have to begin before it is known whether there are
-            # blobs: a tenth of the CPU time of each small read.
+            # The value of a version is never changed while a checkpoint names it, and nothing is found for one that was
+            # deleted meanwhile, so what is found now is that of the snapshot. If something is missing, everything is
+            # read again in one transaction. A transaction around all of it would have to begin before it is known
+            # whether there are blobs: a tenth of the CPU time of each small read.
             if form.rest_of and (rest := form.rest_of(rows)) and not add_rest(connection, rows, rest, form.rest_of):
                 return self._transaction(connection, operation_of(form, params))
             return rows

@@ -176,10 +176,12 @@ def _rest_of(rows: Sequence[Row]) -> Rest | None:
     """What reads the blobs of checkpoints, the sends of those in an old format, and the chunks of blobs."""
     sends: list[tuple[str, ...]] = []
     lists: dict[Row, None] = {}  # Thread, namespace, channels or one channel, and their versions or its chunks.
+    ids: dict[Row, list[str]] = {}  # Of the checkpoints, by thread and namespace.
     for row in rows:
         if row[0] == "checkpoint":
             if row[_CHANNELS]:  # Of a page, many checkpoints name the same blobs.
                 lists[row[1], row[2], row[_CHANNELS], None, row[_CHANNELS + 1]] = None
+                ids.setdefault((row[1], row[2]), []).append(row[3])
             if row[_PARENT] and row[_FORMAT] < FORMAT_WITH_SENDS:
                 sends.append((*row[1:4], row[_PARENT]))
         elif row[0] != "blob":
@@ -192,10 +194,10 @@ def _rest_of(rows: Sequence[Row]) -> Rest | None:
     for thread_id, checkpoint_ns, *names in lists:
         values.setdefault((thread_id, checkpoint_ns), {}).update(_members(*names))
     texts = _layout().texts
-    statements = [
-        Statement("select_values_of", texts["select_values_of"], ("{" + ",".join(found) + "}", *place))
-        for place, found in values.items()
-    ]
+    statements = []
+    for place, found in values.items():
+        params = "{" + ",".join(found) + "}", *place, SqliteDialect.array(ids.get(place, ())), *place
+        statements.append(Statement("select_values_of", texts["select_values_of"], params))
     if sends:
         statements.append(Statement("select_sends_of", texts["select_sends_of"], (_ENCODE(sends),)))
     return Rest(statements, None if sends else sum(map(len, values.values())))

@@ -10,7 +10,8 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
-from tests.drivers.group_commits import CONNECT, TracedSaver, traced
+from langgraph_checkpoint_custom import SqliteSaver
+from tests.drivers.group_commits import CONNECT, traced
 
 STEPS = 3
 # What a step of a number stores, and how many statements read it. A long text is a blob; a long list has chunks.
@@ -21,17 +22,21 @@ VALUES: dict[str, tuple[Callable[[int], Any], int]] = {
 }
 
 
-def fill(saver: TracedSaver, value: Callable[[int], Any]) -> list[Any]:
+def fill(saver: SqliteSaver, value: Callable[[int], Any]) -> list[Any]:
     """Store steps; return their values, the newest one first."""
     stored: RunnableConfig = generate_config("thread")
     values: list[Any] = []
     for step in range(1, STEPS + 1):
         values.insert(0, value(step))
-        versions: Any = {"a": f"{step:032}.5"}
-        checkpoint = generate_checkpoint(channel_values={"a": values[0]}, channel_versions=versions)
-        checkpoint["v"] = 4  # A checkpoint of an older format has sends, which belong to the snapshot.
-        stored = saver.put(stored, checkpoint, generate_metadata(), versions)
+        stored = put_step(saver, stored, step, values[0])
     return values
+
+
+def put_step(saver: SqliteSaver, parent: RunnableConfig, step: int, value: Any) -> RunnableConfig:
+    versions: Any = {"a": f"{step:032}.5"}
+    checkpoint = generate_checkpoint(channel_values={"a": value}, channel_versions=versions)
+    checkpoint["v"] = 4  # A checkpoint of an older format has sends, which belong to the snapshot.
+    return saver.put(parent, checkpoint, generate_metadata(), versions)
 
 
 @pytest.mark.parametrize("what", VALUES)
@@ -76,3 +81,34 @@ def test_a_read_that_meets_a_deletion_has_all_of_the_thread_or_nothing(
             assert not list(saver.list(generate_config("thread")))
         other.close()
         assert "BEGIN" in done, done
+
+
+@pytest.mark.parametrize("changes", ["the thread", "the newest"])
+@pytest.mark.parametrize("method", ["get_tuple", "list"])
+def test_a_read_that_meets_a_new_value_of_a_version_has_no_values_of_two_checkpoints(
+    tmp_path: Path, method: str, changes: str
+) -> None:
+    """Another process deletes what was found before its blobs are read, and stores others with the same versions."""
+    path = tmp_path / "checkpoints.db"
+    with traced(path) as saver, SqliteSaver.from_conn_string(str(path)) as other:
+        fill(saver, VALUES["a blob"][0])
+        second = list(saver.list(generate_config("thread")))[1].config
+        done: list[str] = []
+
+        def note(sql: str) -> None:
+            done.append(sql)
+            if len(done) == 2:
+                if changes == "the thread":
+                    other.delete_thread("thread")
+                    fill(other, lambda step: f"other {step}" * 20_000)
+                else:
+                    other.rollback("thread", second["configurable"]["checkpoint_id"])
+                    put_step(other, second, STEPS, f"other {STEPS}" * 20_000)
+
+        saver.writer.set_trace_callback(note)
+        config = generate_config("thread")
+        found = [saver.get_tuple(config)] if method == "get_tuple" else list(saver.list(config))
+        saver.writer.set_trace_callback(None)
+        expected = list(other.list(config))
+        assert expected[0].checkpoint["channel_values"]["a"].startswith("other")
+        assert found == expected[: len(found)]

@@ -133,12 +133,18 @@ CROSS JOIN writes w ON w.thread_id = k.value ->> 0 AND w.checkpoint_ns = k.value
 
 -- name: select_values_of
 -- Blobs of checkpoints, or the chunks of blobs: an object has the version or name of each, by its channel, so keys
--- may repeat. As lists of two, each would be parsed twice more.
+-- may repeat. As lists of two, each would be parsed twice more. Nothing if one of these checkpoints was deleted since: a
+-- caller with versions of its own may have stored other values with the same versions.
 SELECT
     'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, b.chunks, NULL, b.type, b.value,
     NULL, NULL, NULL, NULL
 FROM json_each(?) AS k
 CROSS JOIN blobs b ON b.thread_id = ? AND b.checkpoint_ns = ? AND b.channel = k.key AND b.version = k.value
+WHERE NOT EXISTS (
+    SELECT 1 FROM json_each(?) AS i WHERE NOT EXISTS (
+        SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = i.value
+    )
+)
 
 -- fragment: records_of_page
 -- The columns of a `CheckpointRecord`.
