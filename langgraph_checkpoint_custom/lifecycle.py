@@ -49,7 +49,7 @@ class Backend(NamedTuple):
 
 
 def perform(run: Callable[[Operation[Any]], Any], request: Operation[Any] | Pause) -> Any:
-    """Run an operation, or wait."""
+    """Run an operation, or wait: a sweep pauses so that others can store something."""
     return time.sleep(request.seconds) if isinstance(request, Pause) else run(request)
 
 

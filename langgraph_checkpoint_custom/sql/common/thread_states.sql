@@ -1,5 +1,6 @@
 -- The threads to whose newest checkpoint a task has written an error or an interrupt. Whether that is over, Python decides.
 -- A statement reads those of `threads` threads at most; a row without a namespace says where to go on.
+-- The channel stands in each of the two, since only a literal lets the planner use the partial index of that channel.
 
 -- fragment: written_to_the_newest
 AND w.thread_id >= %(bottom)s AND w.thread_id <= (SELECT thread_id FROM last) AND w.checkpoint_id = (
