@@ -30,7 +30,7 @@ _EMPTY = "{}", "{}", "{}"
 _PARAMETER = re.compile(r"%\(\w+\)s")
 # What belongs to row-level security.
 _SECURED = ", row-level security"
-_ROW_SECURITY = re.compile("ROW LEVEL SECURITY|policy |CREATE POLICY|tenant_roles|current_tenant")
+_ROW_SECURITY = re.compile("ROW LEVEL SECURITY|^policy |CREATE POLICY|tenant_roles|current_tenant")
 
 
 def in_schema(sql: str, schema: str) -> str:
