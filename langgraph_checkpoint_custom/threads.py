@@ -174,6 +174,9 @@ class ThreadMethods(Lifecycle):
 
         Returns:
             What was deleted of which thread, and the threads with metadata that cannot be read.
+
+        Raises:
+            ConfigError: The filter is empty; or row-level security hides tenants from this role, and they are included.
         """
         return self._run(erase_operations(self._dialect, self._codec, filter, dry_run=dry_run, tenants=tenants))
 
@@ -503,6 +506,9 @@ class ThreadMethods(Lifecycle):
 
         Returns:
             The number of rows that were read and that were stored again, and up to 100 rows that no key decrypts.
+
+        Raises:
+            ConfigError: Row-level security hides tenants from this role, and they are included.
         """
         return self._run(reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants))
 

@@ -76,7 +76,7 @@ def erase_operations(
         raise ConfigError("erase needs a filter, such as {'user_id': 'ada'}; delete_thread deletes a thread by its id")
     flag("dry_run", dry_run)
     erased = Erased()
-    for own in (yield from dialects_of_tenants(d, tenants)):
+    for own in (yield from dialects_of_tenants(d, tenants, must_be_all=True)):
         seen, unreadable = set[str](), set[str]()
         page: Page | None = FIRST
         while page is not None:

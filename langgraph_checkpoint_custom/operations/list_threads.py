@@ -18,6 +18,7 @@ from weakref import WeakSet
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Operations, Row, Steps, offload, operation
+from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.filter import Condition, equal_texts, matches, narrowing
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Page, Range, flag, right_above
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord
@@ -38,6 +39,7 @@ THREADS, MARKED = 10_000, 1_000
 # The statements that go from thread to thread by id, by what the threads are marked with.
 _NAMES = {"": "threads_by_id", "failed": "threads_failed", "waiting": "threads_waiting"}
 
+_HIDDEN = "row-level security hides the threads of tenants from this role"
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 _WARNED: WeakSet[SqlDialect] = WeakSet()  # Dialects for which a warning about hidden tenants was logged.
 
@@ -210,13 +212,18 @@ def _searchable(
 
 
 @operation("read")
-def tenants(d: SqlDialect) -> Steps[list[str]]:
+def tenants(d: SqlDialect, *, must_be_all: bool = False) -> Steps[list[str]]:
     """Return the tenants that have threads and that the database role can see, by name; logs if it cannot see all.
 
     Round trips: one for each tenant, and one; one more on PostgreSQL, unless a tenant's saver asks.
+    Raises: ConfigError if it cannot see all and they must be all.
     """
     if d.has("hides_tenants") and not d.tenant:
         (((hides,),),) = yield d.ask("hides_tenants")
+        if hides and must_be_all:
+            raise ConfigError(
+                f"{_HIDDEN}: use the role that owns the tables, or leave tenants out (tenants=False, --no-tenants)"
+            )
         if hides:
             _say_that_tenants_are_hidden(d)
     found: list[str] = []
@@ -235,19 +242,23 @@ def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
         return
     _WARNED.add(d)
     _LOG.warning(
-        "row-level security hides the threads of tenants from this role, so only those without a tenant are included; "
-        "use the role that owns the tables, or for_tenant() for each tenant"
+        "%s, so only those without a tenant are included; use the role that owns the tables, or for_tenant() for each "
+        "tenant",
+        _HIDDEN,
     )
 
 
-def dialects_of_tenants(d: SqlDialect, tenants_too: bool) -> Operations[list[SqlDialect]]:
+def dialects_of_tenants(d: SqlDialect, tenants_too: bool, *, must_be_all: bool = False) -> Operations[list[SqlDialect]]:
     """Return a dialect for each owner of threads: one for those without a tenant, and, if asked, one for each tenant.
 
     For a tenant's saver, it is only that tenant's.
+
+    Raises:
+        ConfigError: The role cannot see all tenants, which are asked for and `must_be_all`.
     """
     if not flag("tenants", tenants_too) or d.tenant:
         return [d]
-    names = yield tenants(d)
+    names = yield tenants(d, must_be_all=must_be_all)
     return [d, *map(d.for_tenant, names)]
 
 

@@ -92,7 +92,7 @@ def reencryption(
     flag("dry_run", dry_run)
     before = renewed = 0
     unreadable: list[CorruptCheckpoint] = []
-    for own in (yield from dialects_of_tenants(d, tenants)):
+    for own in (yield from dialects_of_tenants(d, tenants, must_be_all=True)):
         seen = 0
         for _ in range(PASSES):
             rows, at_first = 0, renewed

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from langgraph_checkpoint_custom import PostgresSaver, Retention, SchemaMissing, StorageError
+from langgraph_checkpoint_custom import ConfigError, PostgresSaver, Retention, SchemaMissing, StorageError
 from langgraph_checkpoint_custom.server import checkpointer
 from tests.conftest import APIS
 from tests.faults.cluster import Cluster, running_cluster
@@ -79,6 +79,21 @@ async def test_an_error_says_that_the_runner_sees_no_threads_of_tenants(
         for _ in range(2):
             runner.sweep(Retention(keep_last=100))
     assert caplog.text.count("row-level security hides the threads of tenants from this role") == 1
+
+
+async def test_a_role_that_does_not_see_all_tenants_neither_erases_nor_encrypts_a_part(cluster: Cluster) -> None:
+    with PostgresSaver(cluster.url(user="checkpoint_migrator")) as owner:
+        await fill(Client(owner.for_tenant("acme"), "sync"), "of a person")
+    with PostgresSaver(cluster.url(user="checkpoint_runner")) as runner:
+        for dry_run in (True, False):
+            with pytest.raises(ConfigError, match="row-level security hides the threads of tenants"):
+                runner.erase({"source": "loop"}, dry_run=dry_run)
+            with pytest.raises(ConfigError, match="row-level security hides the threads of tenants"):
+                await runner.areencrypt(dry_run=dry_run)
+        runner.erase({"source": "loop"}, tenants=False)
+        runner.reencrypt(tenants=False)
+        erased = runner.for_tenant("acme").erase({"source": "loop"})
+    assert "of a person" in [each.thread_id for each in erased.threads]
 
 
 async def test_an_agent_server_may_be_the_runner(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
