@@ -97,7 +97,7 @@ class ThreadMethods(Lifecycle):
 
         Each thread is one transaction. Runs may continue meanwhile. What stays resumes as before, including
         `DeltaChannel`s, pending interrupts and the memory of subgraphs. A checkpoint with a label stays, and so does
-        its thread.
+        its thread, unless it has a time to live.
 
         Args:
             keep: What to keep.
