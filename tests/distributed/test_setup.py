@@ -38,7 +38,7 @@ def test_the_command_distributes_all_tables(empty_urls: Sequence[str]) -> None:
         assert main(["setup", "--distribute", "citus", "--url", empty_urls[0]]) == 0
     with psycopg.connect(empty_urls[0]) as server:
         counts = [server.execute(SHOWN, (kind,)).fetchone() for kind in ("distributed", "reference")]
-    assert counts == [(5,), (1,)]
+    assert counts == [(7,), (2,)]
     for url in empty_urls:
         with PostgresSaver(url) as saver:
             store_and_read(saver, url)

@@ -151,9 +151,6 @@ def test_a_run_with_small_values_does_not_wait_for_a_deletion(postgres_url: str)
         assert found.pending_writes == [("task", "small", [2])]
 
 
-LOCK: LiteralString = "SELECT pg_advisory_xact_lock(hashtextextended('t', hashtextextended('langgraph_checkpoint', 0)))"
-
-
 def steps(saver: CheckpointSaver, parent: RunnableConfig, *numbers: int) -> RunnableConfig:
     """Checkpoints that are one row each, and whose channel `log` is rebuilt from the checkpoints before."""
     for number in numbers:
@@ -167,7 +164,8 @@ def test_a_step_that_needs_its_parent_waits_for_who_holds_the_lock_of_the_thread
     """A deletion has read the thread then, and decides about checkpoints without children."""
     with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as other:
         parent = steps(saver, generate_config("t"), 0, 1, 2)
-        other.execute(LOCK)
+        (lock,) = saver.backend.dialect.ask(lock="exclusive", thread_id="t").before
+        other.execute(lock.sql.encode(), lock.params)
         call = ConcurrentCall(partial(steps, saver, parent, 3))
         call.wait_until_blocked(postgres_url)
         assert saver.get_tuple(generate_config("t")) == saver.get_tuple(parent)
