@@ -72,7 +72,8 @@ def filled(url: str, shape: str, known: str) -> Iterator[psycopg.Connection[Any]
         connection.execute(FILL.format(thread="'large'", shape=SHAPES[shape]).encode(), {"size": SIZE, "delta": delta})
         if known == "all":
             connection.execute("ANALYZE")
-        connection.execute("SET statement_timeout = '60s'")
+        connection.execute("SET statement_timeout = '300s'")
+        connection.execute("SET jit = off")  # As in our own sessions.
         yield connection
 
 
