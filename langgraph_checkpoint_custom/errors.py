@@ -170,7 +170,7 @@ class SchemaOutdated(SchemaError):
 
 
 class SchemaTooNew(SchemaError):
-    """The tables were created by a newer version of this package."""
+    """The tables need a newer version of this package."""
 
 
 class SchemaForeign(SchemaError):

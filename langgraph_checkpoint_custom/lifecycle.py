@@ -177,7 +177,7 @@ class Lifecycle(ABC):
                 among many.
 
         Raises:
-            SchemaTooNew: A newer version of this package has created the tables.
+            SchemaTooNew: The tables need a newer version of this package.
             SchemaForeign: The database has a `checkpoints` table of another program.
         """
         self._set_up(searchable)

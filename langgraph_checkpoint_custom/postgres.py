@@ -133,7 +133,7 @@ class PostgresSaver(CheckpointSaver):
 
         Raises:
             ConfigError: The tables exist and are not distributed.
-            SchemaTooNew: A newer version of this package has created the tables.
+            SchemaTooNew: The tables need a newer version of this package.
             SchemaForeign: The schema has a `checkpoints` table of another program.
         """
         self._set_up(searchable, distribute)

@@ -500,8 +500,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     ) -> None:
         """Delete old checkpoints of threads.
 
-        Each thread is one transaction. Checkpoints with a label stay. Checkpoints that a remaining one still needs
-        stay, hidden.
+        Each thread is one transaction. With "keep_latest", checkpoints with a label stay, and so do those that a
+        remaining one still needs, hidden.
 
         Args:
             thread_ids: The threads.

@@ -32,7 +32,7 @@ class SqliteSaver(CheckpointSaver):
             connections of its own; if it is in memory, the saver uses the connection.
         busy_timeout: Seconds to wait while another process writes.
         synchronous: SQLite's setting. "FULL" keeps every acknowledged step through a power cut. "NORMAL" is faster and
-            may lose the last steps then, but never damages the file.
+            may lose the last steps then; in WAL mode, it never damages the file.
         journal_mode: SQLite's setting. "WAL" needs shared memory, which some containers do not have. With "DELETE" or
             "TRUNCATE" the saver uses one connection, so reads wait for writes. An existing file is converted when the
             saver opens it.

@@ -125,8 +125,8 @@ class ThreadMethods(Lifecycle):
         Args:
             thread_id: The thread.
             ttl: The time, or None to take it back.
-            strategy: "delete" deletes the thread. "keep_latest" deletes all but the newest checkpoint of each
-                namespace, and those with a label.
+            strategy: "delete" deletes the thread. "keep_latest" keeps the newest checkpoint of each namespace and those
+                with a label, and deletes the others.
 
         Raises:
             CheckpointNotFound: The thread has no checkpoint yet.
