@@ -95,8 +95,9 @@ def next_version(
         updated_channels=sorted(new),
     )
     complete: dict[str, Any] = {**(metadata or {}), "source": "update", "step": before.metadata.get("step", -1) + 1}
+    config = config_of(thread_id, "", before.checkpoint_id or "")
     # The type of LangGraph's metadata does not list the adapter's keys.
-    return Version(_config(thread_id, before.checkpoint_id), checkpoint, CheckpointMetadata(**complete), new)  # type: ignore[typeddict-item]
+    return Version(config, checkpoint, CheckpointMetadata(**complete), new)  # type: ignore[typeddict-item]
 
 
 class Documents:
@@ -118,16 +119,16 @@ class Documents:
 
     def read(self, thread_id: str, version: str | None = None) -> CheckpointTuple | None:
         """Return the newest version of a document, or another one; None if there is none."""
-        return self._saver.get_tuple(_config(thread_id, version))
+        return self._saver.get_tuple(config_of(thread_id, "", version or ""))
 
     async def aread(self, thread_id: str, version: str | None = None) -> CheckpointTuple | None:
         """Async version of `read`."""
-        return await self._saver.aget_tuple(_config(thread_id, version))
+        return await self._saver.aget_tuple(config_of(thread_id, "", version or ""))
 
     def newest(self, thread_id: str) -> Before:
         """Return the newest version of a document without its values, also if it cannot be read."""
         try:
-            for found in self._saver.history(_config(thread_id), limit=1):
+            for found in self._saver.history(config_of(thread_id, "", ""), limit=1):
                 return Before(found.checkpoint_id, found.metadata)
         except CorruptCheckpoint as error:
             return Before(error.checkpoint_id)
@@ -136,7 +137,7 @@ class Documents:
     async def anewest(self, thread_id: str) -> Before:
         """Async version of `newest`."""
         try:
-            async for found in self._saver.ahistory(_config(thread_id), limit=1):
+            async for found in self._saver.ahistory(config_of(thread_id, "", ""), limit=1):
                 return Before(found.checkpoint_id, found.metadata)
         except CorruptCheckpoint as error:
             return Before(error.checkpoint_id)
@@ -226,10 +227,3 @@ def misshapen(config: RunnableConfig, channel: str, error: Exception) -> Corrupt
         channel=channel,
         type=None,
     )
-
-
-def _config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
-    config: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
-    if checkpoint_id is not None:
-        config["configurable"]["checkpoint_id"] = checkpoint_id
-    return config

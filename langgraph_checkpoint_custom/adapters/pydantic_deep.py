@@ -20,7 +20,7 @@ from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_checkpoint_custom.adapters.documents import Before, Documents, json_copy, misshapen, next_version
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointLabelled, ConfigError
-from langgraph_checkpoint_custom.model.keys import MAX_ID, key_of, text, thread_of
+from langgraph_checkpoint_custom.model.keys import MAX_ID, config_of, key_of, text, thread_of
 from langgraph_checkpoint_custom.operations.labels import moved_labels
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
@@ -96,7 +96,7 @@ class DeepCheckpointStore:
         self._saver = saver
         self._documents = Documents(saver, only_newest=True)
         self._thread_id = thread_of(_KIND, session_id)
-        self._config: RunnableConfig = {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": ""}}
+        self._config = config_of(self._thread_id, "", "")
         self._pin_labels = pin_labels
         # By task, the last result of `count`. The middleware counts, then removes. Without this, several middlewares
         # that counted the same excess checkpoint would each remove one.

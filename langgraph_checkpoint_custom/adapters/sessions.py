@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.adapters.documents import (
     next_version,
 )
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
-from langgraph_checkpoint_custom.model.keys import MAX_ID, text, thread_of
+from langgraph_checkpoint_custom.model.keys import MAX_ID, config_of, text, thread_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -224,7 +224,7 @@ class SessionStore:
         return thread_of(_KIND, self._namespace, thread_id)
 
     def _config(self, thread_id: str) -> RunnableConfig:
-        return {"configurable": {"thread_id": self._thread_id(thread_id), "checkpoint_ns": ""}}
+        return config_of(self._thread_id(thread_id), "", "")
 
 
 def _version_of(thread_id: str, before: Before, values: Mapping[str, Any], metadata: Mapping[str, Any]) -> Version:

@@ -124,9 +124,7 @@ class ForeignCheckpoint(NamedTuple):
         Args:
             parent: The `versions` of the parent; None if they are unknown or there is no parent.
         """
-        config: RunnableConfig = {"configurable": {"thread_id": self.thread_id, "checkpoint_ns": self.checkpoint_ns}}
-        if self.parent_id:
-            config["configurable"]["checkpoint_id"] = self.parent_id
+        config = config_of(self.thread_id, self.checkpoint_ns, self.parent_id or "")
         return config, self.checkpoint, self.metadata, self.new_versions(parent)
 
 

@@ -160,9 +160,8 @@ class Store:
         Raises:
             CheckpointNotFound: The thread has no checkpoint.
         """
-        where: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
         with suppress(CorruptCheckpoint):  # Its metadata, which the timeline does not need.
-            for record in self.saver.history(where, limit=1):
+            for record in self.saver.history(config_of(thread_id, "", ""), limit=1):
                 return record
         found = [one for one in self.timeline(thread_id) if not one.hidden]
         roots = [one for one in found if one.checkpoint_ns == ""]

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, kind_of, name_of
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, kind_of, name_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord
 from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, thread_counts
 from langgraph_checkpoint_custom.operations.sizes import MOST
@@ -186,8 +186,8 @@ def difference(inspector: Inspector, request: Request) -> Response:
     found, same = changes(before.channels if before else (), after.channels)
     choices: list[CheckpointRecord] = []
     with suppress(CorruptCheckpoint):  # Metadata that cannot be read: then there is no choice.
-        where: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}}
-        choices += (one for one in store.saver.history(where, limit=CHOICES) if one.checkpoint_id != checkpoint_id)
+        newest = store.saver.history(config_of(thread_id, checkpoint_ns, ""), limit=CHOICES)
+        choices += (one for one in newest if one.checkpoint_id != checkpoint_id)
     return inspector.page(
         request, "difference.html", before=before, after=after, changes=found, same=same, choices=choices
     )
