@@ -110,8 +110,7 @@ def ui(
     The page is for you alone: it is on this machine, and its address has a secret token. Without --write, it changes
     nothing.
     """
-    from langgraph_checkpoint_custom.ui import create_app
-    from langgraph_checkpoint_custom.ui.serving import serve
+    from langgraph_checkpoint_custom.ui.app import serve
 
     options = replace(options, url=given(options.url, reads=not write))
     with options.opened(read_only=not write) as saver:
@@ -123,5 +122,5 @@ def ui(
             if open_:
                 webbrowser.open(address)
 
-        serve(lambda token, hosts: create_app(saver, write=write, token=token, hosts=hosts), announce, port)
+        serve(saver, announce, write=write, port=port)
     say("Stopped.")

@@ -1,9 +1,12 @@
-"""The ASGI application with all pages."""
+"""The ASGI application with all pages, and serving it to one person on this machine."""
 
 from __future__ import annotations
 
 import logging
+import secrets
+import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 from urllib.parse import parse_qsl
@@ -40,6 +43,8 @@ ROUTES: Mapping[str, View] = {
 }
 # Bytes. A form has a few ids and an answer.
 LARGEST_FORM = 1_000_000
+# Where `serve` listens. Not at the other addresses of the machine: the pages have no users and no TLS.
+ADDRESS = "127.0.0.1"
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
@@ -133,3 +138,39 @@ def create_app(
 
 def _not_found(inspector: Inspector, request: Request, error: Exception) -> Response:
     return _problem(inspector, request, 404, "There is no such page.")
+
+
+def serve(saver: CheckpointSaver, announce: Callable[[str], None], *, write: bool = False, port: int = 0) -> None:
+    """Serve the inspector of a store on a port of this machine until Ctrl-C, to whoever has the address.
+
+    Args:
+        saver: The store.
+        announce: Called with the address, once it can be opened.
+        write: Whether to offer changes.
+        port: The port; 0 takes a free one.
+
+    Raises:
+        ConfigError: The port is in use.
+        ImportError: uvicorn is missing, which an application around the inspector does not need.
+    """
+    try:
+        from uvicorn import Config, Server
+    except ModuleNotFoundError as error:
+        if error.name != "uvicorn":
+            raise
+        raise ImportError("the inspector needs an extra: install langgraph-checkpoint-custom[ui]") from error
+    try:
+        listening = socket.create_server((ADDRESS, port))
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"port {port} cannot be used ({error}); without --port, a free one is taken") from error
+    with listening:
+        port = listening.getsockname()[1]
+        token = secrets.token_urlsafe(32)
+        app = create_app(saver, write=write, token=token, hosts=[f"{ADDRESS}:{port}", f"localhost:{port}"])
+        # No log of requests: their addresses have the token, and what somebody looks at.
+        config = Config(
+            app, log_config=None, access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=2
+        )
+        announce(f"http://{ADDRESS}:{port}/?token={token}")
+        with suppress(KeyboardInterrupt):  # uvicorn has ended all requests, and then passes the signal on.
+            Server(config).run(sockets=[listening])

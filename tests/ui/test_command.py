@@ -10,10 +10,12 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from http.cookiejar import CookieJar
 from typing import Any
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
@@ -60,11 +62,12 @@ def test_the_store_is_opened_for_reading_unless_changes_are_allowed(
     with cli.store.open() as saver:
         put(saver, "a\x1b[31m-thread", text="hello")
 
-    def serve(make: Any, tell: Any, port: int) -> None:
-        pages = TestClient(make("token", ["127.0.0.1"]), base_url="http://127.0.0.1")
-        pages.get("/?token=token")
+    def run(server: uvicorn.Server, sockets: Sequence[socket.socket]) -> None:
+        address = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+        pages = TestClient(server.config.app, base_url=address)  # type: ignore[arg-type]  # It is an application.
+        pages.get("/?token=secret")
         given = {"what": "delete-thread", "thread": "a\x1b[31m-thread"}
-        answer = pages.post("/change", data=given, headers={"origin": "http://127.0.0.1"}, follow_redirects=False)
+        answer = pages.post("/change", data=given, headers={"origin": address}, follow_redirects=False)
         assert answer.status_code == (303 if write else 404)
 
     read_only: list[bool] = []
@@ -73,7 +76,8 @@ def test_the_store_is_opened_for_reading_unless_changes_are_allowed(
         read_only.append(options["read_only"])
         return open_saver(url, **options)
 
-    monkeypatch.setattr("langgraph_checkpoint_custom.ui.serving.serve", serve)
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    monkeypatch.setattr("secrets.token_urlsafe", lambda size: "secret")
     monkeypatch.setattr("langgraph_checkpoint_custom.cli.common.open_saver", opening)
     cli("ui", *(["--write"] if write else []))
     assert read_only == [not write]
