@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -230,6 +231,7 @@ class Options:
         shown: Iterable[Any] | None = None,
         *,
         nothing: str | None = None,
+        paging: str = "",
         **more: Any,
     ) -> None:
         """Print a list, as JSON or as a table.
@@ -240,7 +242,8 @@ class Options:
             columns: Those of the table.
             shown: The rows of the table, if they are others.
             nothing: The sentence in place of an empty table; by default, that there are no such things.
-            more: What else is in the JSON document, such as `next`.
+            paging: What to say before how to go on, if there is a next page.
+            more: What else is in the JSON document. Where there are pages, `next` is the cursor of the next one.
         """
         rows = list(rows)
         if self.as_json:
@@ -249,6 +252,8 @@ class Options:
             table(list(columns), rows if shown is None else shown)
         else:
             say(nothing or f"No {name}.")
+        if more.get("next") and not self.as_json:
+            say(f"{paging}More with --before {shlex.quote(more['next'])}")
 
 
 def command(*options: str, json: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -5,11 +5,10 @@ They import no stored class and make no stored object.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from itertools import zip_longest
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from langgraph_checkpoint_custom.cli.common import (
     Full,
@@ -22,7 +21,7 @@ from langgraph_checkpoint_custom.cli.common import (
     option,
     thread_as_typed,
 )
-from langgraph_checkpoint_custom.cli.output import Column, number, say, size
+from langgraph_checkpoint_custom.cli.output import Column, number, size
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, right_above
@@ -33,7 +32,7 @@ from langgraph_checkpoint_custom.operations.sizes import ALL, MOST, sizes_of_thr
 from langgraph_checkpoint_custom.operations.thread_states import State, failures_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import brief, duration, json_of, up_to
-from langgraph_checkpoint_custom.tools.finding import checkpoint_named, thread_named, wanted_of
+from langgraph_checkpoint_custom.tools.finding import checkpoint_named, labels_by_checkpoint, thread_named, wanted_of
 from langgraph_checkpoint_custom.tools.states import Summary, nodes_of, question_of, summary_of, text_of
 from langgraph_checkpoint_custom.tools.timeline import graph_of, lines_of, sends_of
 
@@ -78,8 +77,8 @@ def threads(
     A thread without messages is shown by its values.
     """
     with options.opened(reads=True, raw=True, lists=True) as saver:
-        page = _page(saver, where, before, state, limit, since, until)
-        ids, d = [record.thread_id for record, _ in page.threads], saver.backend.dialect
+        page, following = _page(saver, where, before, state, limit, since, until)
+        ids, d = [record.thread_id for record, _ in page], saver.backend.dialect
         counts = saver.backend.driver.run(sizes_of_threads(d, ids, ALL if options.as_json else MOST))
         rows = [
             {
@@ -94,7 +93,7 @@ def threads(
                 "metadata": json_of(record.newest.metadata),
                 **counts[record.thread_id].size._asdict(),
             }
-            for record, last in page.threads
+            for record, last in page
         ]
     times = options.times
     options.listing(
@@ -110,17 +109,9 @@ def threads(
             number("checkpoints", lambda row: up_to(MOST, row["checkpoints"])),
             number("size", lambda row: ("" if counts[row["thread_id"]].complete else "> ") + size(row["bytes"])),
         ],
-        next=page.next,
+        paging=f"Threads are searched page by page, {REACH:,} at a time. " if state in _SEARCHED else "",
+        next=following,
     )
-    _say_more(options, page)
-
-
-class _Page(NamedTuple):
-    """A page of threads, and the cursor of the next one; `searched` if it looked at threads in other states, too."""
-
-    threads: Sequence[tuple[ThreadRecord, Summary]]
-    next: str | None
-    searched: bool
 
 
 def _page(
@@ -131,7 +122,8 @@ def _page(
     limit: int,
     since: str | None,
     until: str | None,
-) -> _Page:
+) -> tuple[list[tuple[ThreadRecord, Summary]], str | None]:
+    """Return a page of threads, and the cursor of the next one."""
     most, indexed = (REACH, None) if state in _SEARCHED else (limit, state)
     found: list[tuple[ThreadRecord, Summary]] = []
     looked_at, last = 0, None
@@ -144,13 +136,7 @@ def _page(
         if len(found) == limit:
             break
     is_more = last is not None and (looked_at == most or len(found) == limit)
-    return _Page(found, _cursor_of(last) if last and is_more else None, state in _SEARCHED)
-
-
-def _say_more(options: Options, page: _Page) -> None:
-    if page.next is not None and not options.as_json:
-        searched = f"Threads are searched page by page, {REACH:,} at a time. " if page.searched else ""
-        say(f"{searched}More with --before {shlex.quote(page.next)}")
+    return found, f"{last.newest.checkpoint_id}:{last.thread_id}" if last and is_more else None
 
 
 @command("utc", "tenant")
@@ -164,8 +150,8 @@ def failures(
 ) -> None:
     """List the tasks that have failed and not succeeded since: the thread, the node, the error and when it began."""
     with options.opened(reads=True, raw=True, lists=True) as saver:
-        page = _page(saver, where, before, "failed", limit, since, until)
-        rows = [row for each in page.threads for row in _failures(saver, *each)]
+        page, following = _page(saver, where, before, "failed", limit, since, until)
+        rows = [row for each in page for row in _failures(saver, *each)]
     times = options.times
     options.listing(
         "failures",
@@ -176,9 +162,8 @@ def failures(
             Column("node", "node", cut=True),
             Column("error", lambda row: text_of(row["error"], SHORT), cut=True),
         ],
-        next=page.next,
+        next=following,
     )
-    _say_more(options, page)
 
 
 def _failures(saver: CheckpointSaver, record: ThreadRecord, last: Summary) -> Iterator[dict[str, Any]]:
@@ -217,10 +202,6 @@ def _cursor(text: str | None) -> ThreadRecord | None:
     return ThreadRecord(thread_id, CheckpointRecord(thread_id, "", checkpoint_id, None, None, {}))
 
 
-def _cursor_of(last: ThreadRecord) -> str:
-    return f"{last.newest.checkpoint_id}:{last.thread_id}"
-
-
 @command("utc", "tenant")
 def history(
     options: Options,
@@ -256,7 +237,7 @@ def history(
             timeline_of(saver.backend.dialect, thread, end, STORY)
         )
         told = lines_of(timeline, sends_of(saver, thread, timeline), whole=not before)
-        labels = [(name, config["configurable"]) for name, config in saver.labels(thread).items()]
+        labels = labels_by_checkpoint(saver, thread)
     lines = {(line.record.checkpoint_ns, line.record.checkpoint_id): line for line in told}
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for one in found:
@@ -272,11 +253,14 @@ def history(
             "parent_id": one.parent_id,
             "run_id": one.run_id,
             "metadata": json_of(one.metadata),
-            "labels": [name for name, at in labels if (at["checkpoint_ns"], at["checkpoint_id"]) == place],
+            "labels": labels.get(place, []),
         }
     # What the table has besides: the parent if it is not in the next line, and with --graph the branches.
     shown = [
-        {**rows[one.checkpoint_ns, one.checkpoint_id], "parent": _end(one.parent_id) if one.parent_id != below else ""}
+        {
+            **rows[one.checkpoint_ns, one.checkpoint_id],
+            "parent": f"…{one.parent_id[-12:]}" if one.parent_id and one.parent_id != below else "",
+        }
         for one, below in zip_longest(found, [one.checkpoint_id for one in found[1:]])
     ]
     if graph:
@@ -305,12 +289,6 @@ def history(
         thread_id=thread,
         next=more,
     )
-    if more and not options.as_json:
-        say(f"More with --before {shlex.quote(more)}")
-
-
-def _end(checkpoint_id: str | None) -> str:
-    return f"…{checkpoint_id[-12:]}" if checkpoint_id else ""
 
 
 def nothing_there(thread: str, namespace: str | None, checkpoint: str | None) -> CheckpointNotFound:

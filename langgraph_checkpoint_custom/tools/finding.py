@@ -108,6 +108,15 @@ def checkpoint_named(saver: CheckpointSaver, thread_id: str, text: str, namespac
     return Key(thread_id, namespace, _only("checkpoint", text, "ends", ids))
 
 
+def labels_by_checkpoint(saver: CheckpointSaver, thread_id: str) -> dict[tuple[str, str], list[str]]:
+    """Return the labels of a thread, by namespace and checkpoint."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, config in saver.labels(thread_id).items():
+        _, checkpoint_ns, checkpoint_id = key_of(config)
+        found.setdefault((checkpoint_ns, checkpoint_id or ""), []).append(name)
+    return found
+
+
 def _only(what: str, text: str, how: str, found: list[str]) -> str:
     if len(found) == 1:
         return found[0]

@@ -175,14 +175,6 @@ class Store:
         found: Sequence[TimelineRecord] = self.run(timeline(d, thread_text(thread_id), before, limit))
         return found
 
-    def labels(self, thread_id: str) -> dict[tuple[str, str], list[str]]:
-        """Return the labels of a thread, by namespace and checkpoint."""
-        found: dict[tuple[str, str], list[str]] = {}
-        for name, config in self.saver.labels(thread_id).items():
-            part = config["configurable"]
-            found.setdefault((part["checkpoint_ns"], part["checkpoint_id"]), []).append(name)
-        return found
-
     # One checkpoint
 
     def state(self, key: Key) -> State:

@@ -18,6 +18,7 @@ from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, threa
 from langgraph_checkpoint_custom.operations.sizes import MOST
 from langgraph_checkpoint_custom.tools.changes import changes
 from langgraph_checkpoint_custom.tools.display import json_of
+from langgraph_checkpoint_custom.tools.finding import labels_by_checkpoint
 from langgraph_checkpoint_custom.tools.timeline import Picture, Spot, lines_of, picture_of, sends_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import State, Store
@@ -50,7 +51,7 @@ def _shown(store: Store, state: State, request: Request) -> dict[str, Any]:
     """What the template of a checkpoint needs."""
     most = None if request.query_params.get("all") == "1" else CHANNELS
     channels = [channel for channel in state.channels if not channel.inner]
-    labels = store.labels(state.key.thread_id)
+    labels = labels_by_checkpoint(store.saver, state.key.thread_id)
     tasks: dict[str, list[Any]] = {}
     for write in state.writes:
         tasks.setdefault(write.task_id, []).append(write)
@@ -102,7 +103,8 @@ def timeline(inspector: Inspector, request: Request) -> Response:
         raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint")
     shown = [one for one in records if not one.hidden] if request.query_params.get("hidden") != "1" else records
     more = counts.checkpoints > len(records)
-    picture = drawn(picture_of(shown, sends_of(store.saver, thread_id, shown)), store.labels(thread_id))
+    labels = labels_by_checkpoint(store.saver, thread_id)
+    picture = drawn(picture_of(shown, sends_of(store.saver, thread_id, shown)), labels)
     ids = {one.checkpoint_id for one in records}
     pruned = not more and any(one.parent_id not in ids for one in records if one.parent_id)
     return Data({"state": state, **picture, "more": more, "hidden": len(records) - len(shown), "pruned": pruned})
@@ -172,7 +174,7 @@ def checkpoints(inspector: Inspector, request: Request) -> Response:
         for one, below in zip(lines[:LISTED], following, strict=False)
     ]
     more = records[LISTED - 1].checkpoint_id if len(records) > LISTED else None
-    labels = store.labels(thread_id)
+    labels = labels_by_checkpoint(store.saver, thread_id)
     return inspector.page(request, "checkpoints.html", thread_id=thread_id, rows=rows, more=more, labels=labels)
 
 
