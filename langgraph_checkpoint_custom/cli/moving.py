@@ -290,7 +290,7 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
 
 def _count_official(source: str) -> int:
     with open_official(source, JsonPlusSerializer()) as official:
-        return official.count()
+        return sum(map(len, official.threads()))
 
 
 def _total(saver: CheckpointSaver, tenants: bool, threads: list[str] | None) -> Callable[[], int]:

@@ -69,16 +69,14 @@ class ForeignCheckpoint(NamedTuple):
 
     def as_tuple(self) -> CheckpointTuple:
         """Return the checkpoint in the form in which a saver returns it."""
+        writes = sorted(self.writes, key=lambda write: writes_sort_key(write.task_path, write.task_id, write.idx))
         return CheckpointTuple(
             config_of(self.thread_id, self.checkpoint_ns, self.checkpoint_id),
             cast("Checkpoint", self.checkpoint),
             cast("CheckpointMetadata", self.metadata),
             config_of(self.thread_id, self.checkpoint_ns, self.parent_id) if self.parent_id else None,
-            [(write.task_id, write.channel, write.value) for write in self._in_order()],
+            [(write.task_id, write.channel, write.value) for write in writes],
         )
-
-    def _in_order(self) -> Sequence[ForeignWrite]:
-        return sorted(self.writes, key=lambda write: writes_sort_key(write.task_path, write.task_id, write.idx))
 
     @property
     def versions(self) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Must not know: databases, values.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -106,9 +105,33 @@ class ThreadMove:
 
     @cached_property
     def to_do(self) -> dict[tuple[str, str], bool]:
-        """What may differ in the target; see `_to_do`."""
-        moved = Moved() if self.is_named else self.moved
-        return _to_do(self.theirs, self.ours, moved, self.goes_on, self.unproved)
+        """The checkpoints that may differ in the target, older ones first, and whether each certainly differs.
+
+        A checkpoint differs for certain if the target does not have it or has another number of its writes. With the
+        same number, only an unproved one or the newest checkpoint of a namespace may differ: there an interrupt, a
+        resume or an error may have replaced an earlier one. If the thread goes on in the target, the target has more
+        writes of checkpoints that both sides have. A checkpoint that was moved and is not there any more was deleted;
+        so were writes.
+        """
+        ours, moved = self.ours, Moved() if self.is_named else self.moved
+        heads = dict(self.theirs.keys())
+        found = {}
+        for location, (writes, replaceable) in self.theirs.items():
+            is_head = heads[location[0]] == location[1]
+            if location not in ours:
+                if not moved.has(location):
+                    found[location] = True
+            elif self.goes_on:
+                if is_head and ours[location].writes < writes and not moved.has(location, writes):
+                    found[location] = True
+                elif location in self.unproved and ours[location].writes == writes and not replaceable:
+                    found[location] = False
+            elif ours[location].writes != writes:
+                if not moved.has(location, writes):
+                    found[location] = True
+            elif (replaceable and is_head) or location in self.unproved:
+                found[location] = False
+        return found
 
     @property
     def diverges(self) -> bool:
@@ -129,33 +152,3 @@ def _goes_on(one: Locations, other: Locations, moved: Moved) -> bool:
     moved_once = set(filter(moved.has, apart))
     last = max((checkpoint_id for _, checkpoint_id in (one.keys() & other.keys()) | moved_once), default="")
     return any(location[1] > last for location in (apart - moved_once) & one.keys())
-
-
-def _to_do(
-    theirs: Locations, ours: Locations, moved: Moved, goes_on: bool, unproved: Collection[tuple[str, str]]
-) -> dict[tuple[str, str], bool]:
-    """Return the checkpoints that may differ in the target, older ones first, and whether each certainly differs.
-
-    A checkpoint differs for certain if the target does not have it or has another number of its writes. With the same
-    number, only an unproved one or the newest checkpoint of a namespace may differ: there an interrupt, a resume or an
-    error may have replaced an earlier one. If the thread goes on in the target, the target has more writes of
-    checkpoints that both sides have. A checkpoint that was moved and is not there any more was deleted; so were writes.
-    """
-    heads = dict(theirs.keys())
-    found = {}
-    for location, (writes, replaceable) in theirs.items():
-        is_head = heads[location[0]] == location[1]
-        if location not in ours:
-            if not moved.has(location):
-                found[location] = True
-        elif goes_on:
-            if is_head and ours[location].writes < writes and not moved.has(location, writes):
-                found[location] = True
-            elif location in unproved and ours[location].writes == writes and not replaceable:
-                found[location] = False
-        elif ours[location].writes != writes:
-            if not moved.has(location, writes):
-                found[location] = True
-        elif (replaceable and is_head) or location in unproved:
-            found[location] = False
-    return found

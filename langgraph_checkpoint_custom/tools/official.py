@@ -120,10 +120,6 @@ class OfficialStore(ABC):
             yield [row[0] for row in rows]
             statement, after = _NEXT_THREADS, rows[-1][0]
 
-    def count(self) -> int:
-        """Return the number of threads."""
-        return sum(map(len, self.threads()))
-
     def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Locations]:
         """Return the checkpoints of threads with the number of their writes, older ones first."""
         return locations_of(thread_ids, self._ask(self._sql(_LOCATIONS), [[each, each] for each in thread_ids]))

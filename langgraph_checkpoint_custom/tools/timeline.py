@@ -18,7 +18,7 @@ from typing import NamedTuple
 from langgraph_checkpoint_custom.errors import CheckpointError
 from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import config_of
-from langgraph_checkpoint_custom.operations.inspector import TaskRecord, TimelineRecord
+from langgraph_checkpoint_custom.operations.inspector import TimelineRecord
 from langgraph_checkpoint_custom.operations.thread_states import sent_to
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.states import node_at
@@ -33,7 +33,6 @@ _PUSH = "__pregel_push"
 
 # The nodes of the `Send`s of checkpoints, by namespace and id.
 Sends = Mapping[tuple[str, str], Sequence[str]]
-NO_SENDS: Sends = MappingProxyType({})
 
 
 class Spot(NamedTuple):
@@ -92,11 +91,6 @@ def sends_of(saver: CheckpointSaver, thread_id: str, records: Iterable[TimelineR
     return found
 
 
-def node_of(task: TaskRecord, called: Mapping[str, str], sends: Sequence[str]) -> str:
-    """Return the name of a task's node; `called` has those of tasks that started subgraphs."""
-    return called.get(task.task_id) or node_at(task.path, sends)
-
-
 def lines_of(records: Sequence[TimelineRecord], sends: Sends, *, whole: bool) -> list[Line]:
     """Return the lines of a list of checkpoints, newest first.
 
@@ -147,7 +141,7 @@ def graph_of(records: Sequence[TimelineRecord]) -> list[tuple[str, TimelineRecor
     return found
 
 
-def picture_of(records: Iterable[TimelineRecord], sends: Sends = NO_SENDS, *, whole: bool = True) -> Picture:
+def picture_of(records: Iterable[TimelineRecord], sends: Sends = MappingProxyType({}), *, whole: bool = True) -> Picture:
     """Lay out the records of a thread. Unless they are `whole`, there are newer ones."""
     by_namespace: dict[str, list[TimelineRecord]] = {}
     for record in records:
@@ -262,10 +256,11 @@ def _marks(one: TimelineRecord, children: Sequence[TimelineRecord], whole: bool)
 
 
 def _made_by(one: TimelineRecord, parent: TimelineRecord | None, called: Mapping[str, str], sends: Sends) -> list[str]:
+    """Return the nodes that made a checkpoint; `called` has those of tasks that started subgraphs."""
     if one.source in ("input", "update", "fork") or parent is None:
         return []
     sent = sends.get((parent.checkpoint_ns, parent.checkpoint_id), ())
-    names = [name for task in parent.tasks if task.done and (name := node_of(task, called, sent))]
+    names = [name for task in parent.tasks if task.done and (name := called.get(task.task_id) or node_at(task.path, sent))]
     if len(set(names)) == len(names):
         return names
     return [f"{name} ×{number}" if number > 1 else name for name, number in Counter(names).items()]
