@@ -33,10 +33,20 @@ _PUSH = "__pregel_push"
 
 # The nodes of the `Send`s of checkpoints, by namespace and id.
 Sends = Mapping[tuple[str, str], Sequence[str]]
+NO_SENDS: Sends = MappingProxyType({})
 
 
 class Spot(NamedTuple):
-    """A checkpoint in the picture."""
+    """A checkpoint in the picture.
+
+    Attributes:
+        record: The checkpoint.
+        parent: The position of its parent among those of its namespace.
+        column, row: Its place.
+        marks: What is special about it, as bits.
+        nodes: The nodes that made it.
+        seconds: The time since its parent was stored, if that was in the same run.
+    """
 
     record: TimelineRecord
     parent: int | None
@@ -44,7 +54,17 @@ class Spot(NamedTuple):
     row: int
     marks: int
     nodes: Sequence[str]
-    """The nodes that have made it."""
+    seconds: float | None
+
+    @property
+    def made_by(self) -> str:
+        """The nodes that made it, or else its source, such as "input"."""
+        return ", ".join(self.nodes) or str(self.record.source or "")
+
+    @property
+    def words(self) -> Sequence[str]:
+        """What is special about it: "failed", "waiting", "stopped", "asked", "changed"."""
+        return [word for mark, word in WORDS.items() if self.marks & mark]
 
 
 class Strip(NamedTuple):
@@ -64,22 +84,6 @@ class Picture(NamedTuple):
     rows: int
 
 
-class Line(NamedTuple):
-    """A checkpoint in a list.
-
-    Attributes:
-        record: The checkpoint.
-        made_by: The nodes that made it, or else its source, such as "input".
-        words: What is special about it: "failed", "waiting", "stopped", "asked", "changed".
-        seconds: The time since its parent was stored, if that was in the same run.
-    """
-
-    record: TimelineRecord
-    made_by: str
-    words: Sequence[str]
-    seconds: float | None
-
-
 def sends_of(saver: CheckpointSaver, thread_id: str, records: Iterable[TimelineRecord]) -> Sends:
     """Return the nodes of the sent tasks of checkpoints, given newest first, with a saver that reads raw."""
     sending = [one for one in records if any(_PUSH in task.path for task in one.tasks)]
@@ -91,29 +95,14 @@ def sends_of(saver: CheckpointSaver, thread_id: str, records: Iterable[TimelineR
     return found
 
 
-def lines_of(records: Sequence[TimelineRecord], sends: Sends, *, whole: bool) -> list[Line]:
-    """Return the lines of a list of checkpoints, newest first.
+def lines_of(records: Sequence[TimelineRecord], sends: Sends, *, whole: bool) -> list[Spot]:
+    """Return checkpoints of all namespaces for a list, newest first.
 
     Unless they are `whole`, there are newer ones: then a checkpoint without a child is not taken for an end.
     """
-    found = []
     picture = picture_of(records, sends, whole=whole)
-    for spots in (picture.spots, *(strip.spots for strip in picture.strips)):
-        for spot in spots:
-            one, parent = spot.record, None if spot.parent is None else spots[spot.parent].record
-            seconds = None
-            if parent and _goes_on(parent, one):
-                begin, end = time_of(parent.checkpoint_id), time_of(one.checkpoint_id)
-                seconds = (end - begin).total_seconds() if begin and end else None
-            words = [word for mark, word in WORDS.items() if spot.marks & mark]
-            found.append(Line(one, ", ".join(spot.nodes) or str(one.source or ""), words, seconds))
+    found = [*picture.spots, *(spot for strip in picture.strips for spot in strip.spots)]
     return sorted(found, key=lambda each: (each.record.checkpoint_id, each.record.checkpoint_ns), reverse=True)
-
-
-def _goes_on(parent: TimelineRecord, one: TimelineRecord) -> bool:
-    """Whether a run went from one checkpoint to the next; runs may have no id."""
-    paused = any(task.asked or task.failed for task in parent.tasks)
-    return one.source == "loop" and one.run_id == parent.run_id and not paused
 
 
 def graph_of(records: Sequence[TimelineRecord]) -> list[tuple[str, TimelineRecord | None]]:
@@ -141,7 +130,7 @@ def graph_of(records: Sequence[TimelineRecord]) -> list[tuple[str, TimelineRecor
     return found
 
 
-def picture_of(records: Iterable[TimelineRecord], sends: Sends = MappingProxyType({}), *, whole: bool = True) -> Picture:
+def picture_of(records: Iterable[TimelineRecord], sends: Sends = NO_SENDS, *, whole: bool = True) -> Picture:
     """Lay out the records of a thread. Unless they are `whole`, there are newer ones."""
     by_namespace: dict[str, list[TimelineRecord]] = {}
     for record in records:
@@ -176,17 +165,14 @@ def _spots(records: Sequence[TimelineRecord], called: Mapping[str, str], sends: 
     for number in sorted(newest, key=lambda each: -columns[each]):
         newest[number] = max([number, *(newest[child] for child in children[number])])
     rows = _rows(parents, columns, children, newest)
-    return [
-        Spot(
-            one,
-            parents[number],
-            columns[number],
-            rows[number],
-            _marks(one, [ordered[child] for child in children[number]], whole),
-            _made_by(one, ordered[parent] if (parent := parents[number]) is not None else None, called, sends),
-        )
-        for number, one in enumerate(ordered)
-    ]
+    found = []
+    for number, one in enumerate(ordered):
+        at = parents[number]
+        before = None if at is None else ordered[at]
+        marks = _marks(one, [ordered[child] for child in children[number]], whole)
+        nodes = _made_by(one, before, called, sends)
+        found.append(Spot(one, at, columns[number], rows[number], marks, nodes, _seconds(before, one)))
+    return found
 
 
 def _columns(parents: Sequence[int | None]) -> list[int]:
@@ -260,7 +246,17 @@ def _made_by(one: TimelineRecord, parent: TimelineRecord | None, called: Mapping
     if one.source in ("input", "update", "fork") or parent is None:
         return []
     sent = sends.get((parent.checkpoint_ns, parent.checkpoint_id), ())
-    names = [name for task in parent.tasks if task.done and (name := called.get(task.task_id) or node_at(task.path, sent))]
+    found = (called.get(task.task_id) or node_at(task.path, sent) for task in parent.tasks if task.done)
+    names = [name for name in found if name]
     if len(set(names)) == len(names):
         return names
     return [f"{name} ×{number}" if number > 1 else name for name, number in Counter(names).items()]
+
+
+def _seconds(parent: TimelineRecord | None, one: TimelineRecord) -> float | None:
+    """Return how long a run took from one checkpoint to the next; runs may have no id."""
+    if parent is None or one.source != "loop" or one.run_id != parent.run_id:
+        return None
+    paused = any(task.asked or task.failed for task in parent.tasks)
+    begin, end = time_of(parent.checkpoint_id), time_of(one.checkpoint_id)
+    return (end - begin).total_seconds() if begin and end and not paused else None

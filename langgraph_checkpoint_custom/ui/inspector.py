@@ -16,9 +16,12 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from langgraph_checkpoint_custom.model.id_times import time_of
+from langgraph_checkpoint_custom.model.keys import kind_of, name_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import results_of
 from langgraph_checkpoint_custom.tools.display import counted, duration, kind, size
+from langgraph_checkpoint_custom.tools.states import question_of
 from langgraph_checkpoint_custom.ui.reading import Store
 from langgraph_checkpoint_custom.ui.values import age, clock, line, marked, namespace, tree
 
@@ -51,7 +54,7 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found = (line, size, clock, duration, kind, tree, counted, namespace)
+    found = (line, size, clock, duration, kind, tree, counted, namespace, kind_of, name_of, time_of, question_of)
     environment.filters |= {each.__name__: each for each in found} | {"results": results_of}
     return environment
 

@@ -47,15 +47,12 @@ LOOKED_AT = 1_000
 
 
 class Write(NamedTuple):
-    """A pending write, with its value if that can be read."""
+    """A pending write as it is stored, the node of its task, what it is, and its value if that can be read."""
 
-    task_id: str
+    stored: WriteSize
     node: str
-    channel: str
     what: str
     value: Any
-    bytes: int
-    run_id: str | None
     readable: bool
 
 
@@ -64,8 +61,6 @@ class State:
     """What the page of a checkpoint shows."""
 
     key: Key
-    parent_id: str | None
-    run_id: str | None
     time: datetime | None
     sizes: CheckpointSize
     seconds: float | None = None
@@ -190,7 +185,7 @@ class Store:
         if sizes is None:
             raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint {checkpoint_id!r}, or it was deleted")
         time, before = time_of(checkpoint_id), time_of(sizes.parent_id or "")
-        state = State(key, sizes.parent_id, sizes.run_id, time, sizes)
+        state = State(key, time, sizes)
         if time and before:
             state.seconds = (time - before).total_seconds()
         try:
@@ -237,9 +232,8 @@ class Store:
 _WHAT = {ERROR: "error", INTERRUPT: "interrupt", RESUME: "answer", SCHEDULED: "scheduled"}
 
 
-def _write(size: WriteSize, nodes: Mapping[str, str], value: Any, *, readable: bool) -> Write:
-    what = _WHAT.get(size.channel, "output")
-    return Write(size.task_id, nodes[size.task_id], size.channel, what, value, size.bytes, size.run_id, readable)
+def _write(one: WriteSize, nodes: Mapping[str, str], value: Any, *, readable: bool) -> Write:
+    return Write(one, nodes[one.task_id], _WHAT.get(one.channel, "output"), value, readable)
 
 
 def _sized(channel: Channel, stored: ValueSize | None) -> Channel:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, kind_of, name_of
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord
 from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, thread_counts
 from langgraph_checkpoint_custom.operations.sizes import MOST
@@ -54,7 +54,7 @@ def _shown(store: Store, state: State, request: Request) -> dict[str, Any]:
     labels = labels_by_checkpoint(store.saver, state.key.thread_id)
     tasks: dict[str, list[Any]] = {}
     for write in state.writes:
-        tasks.setdefault(write.task_id, []).append(write)
+        tasks.setdefault(write.stored.task_id, []).append(write)
     return {
         "state": state,
         "channels": channels[:most],
@@ -76,8 +76,6 @@ def thread(inspector: Inspector, request: Request) -> Response:
         request,
         "thread.html",
         thread_id=thread_id,
-        kind=kind_of(thread_id),
-        thread_name=" / ".join(name_of(thread_id)),
         counts=counts,
         most=MOST,
         **_shown(store, state, request),
@@ -162,17 +160,9 @@ def checkpoints(inspector: Inspector, request: Request) -> Response:
     thread_id = _asked(request)[0]
     before = request.query_params.get("before")
     records = store.timeline(thread_id, before or AFTER_ALL, 2 * LISTED)  # Also the parents of those that are listed.
-    lines = lines_of(records, sends_of(store.saver, thread_id, records[:LISTED]), whole=before is None)
-    following = [*(one.record.checkpoint_id for one in lines[1:]), None]
-    rows = [
-        {
-            "line": one,
-            "record": one.record,
-            "time": time_of(one.record.checkpoint_id),
-            "parent": one.record.parent_id if one.record.parent_id != below else None,
-        }
-        for one, below in zip(lines[:LISTED], following, strict=False)
-    ]
+    spots = lines_of(records, sends_of(store.saver, thread_id, records[:LISTED]), whole=before is None)
+    below = [*(one.record.checkpoint_id for one in spots[1:]), None]
+    rows = list(zip(spots[:LISTED], below, strict=False))
     more = records[LISTED - 1].checkpoint_id if len(records) > LISTED else None
     labels = labels_by_checkpoint(store.saver, thread_id)
     return inspector.page(request, "checkpoints.html", thread_id=thread_id, rows=rows, more=more, labels=labels)
@@ -183,7 +173,7 @@ def difference(inspector: Inspector, request: Request) -> Response:
     store = inspector.store(request)
     after = state_asked(store, request)
     thread_id, checkpoint_ns, checkpoint_id = after.key
-    other = request.query_params.get("from") or after.parent_id
+    other = request.query_params.get("from") or after.sizes.parent_id
     before = store.state(Key(thread_id, checkpoint_ns, other)) if other else None
     found, same = changes(before.channels if before else (), after.channels)
     choices: list[CheckpointRecord] = []

@@ -9,15 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
-from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import KIND_MARK, kind_of, label_text, name_of, thread_text
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, label_text, thread_text
 from langgraph_checkpoint_custom.model.records import ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import label_names, threads_with_label
 from langgraph_checkpoint_custom.operations.sizes import MOST, sizes_of_store, sizes_of_thread, sizes_of_threads
 from langgraph_checkpoint_custom.operations.thread_states import State, waiting_threads
 from langgraph_checkpoint_custom.tools.display import size, up_to
 from langgraph_checkpoint_custom.tools.finding import pairs_in, thread_ids, wanted_of
-from langgraph_checkpoint_custom.tools.states import Summary, question_of, summary_of
+from langgraph_checkpoint_custom.tools.states import Summary, summary_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import Store, ThreadList
 from langgraph_checkpoint_custom.ui.values import marked
@@ -52,7 +51,6 @@ def threads(inspector: Inspector, request: Request) -> Response:
         page = _found(store, asked, (at, before or "") if at else None, None if everything else REACH)
     except ConfigError as error:
         page, problem = ThreadList([], None), str(error)
-    rows = [{"record": one, "time": time_of(one.newest.checkpoint_id), "tags": _tags(one)} for one in page.threads]
     same = {name: text or None for name, text in asked.items()}
     following = None
     if page.after is not None:
@@ -60,7 +58,7 @@ def threads(inspector: Inspector, request: Request) -> Response:
     return inspector.page(
         request,
         "threads.html",
-        rows=rows,
+        rows=[(one, _tags(one)) for one in page.threads],
         asked=asked,
         same=same,
         states=get_args(State),
@@ -148,19 +146,9 @@ def inbox(inspector: Inspector, request: Request) -> Response:
     prefix, at, before = (request.query_params.get(name, "") for name in ("prefix", "at", "before"))
     d, _, codec = store.saver.backend
     waiting, number = store.run(waiting_threads(d, codec, thread_text(prefix, "prefix"), (at, before), PAGE + 1))
-    rows = [
-        {
-            "thread_id": one.thread_id,
-            "kind": kind_of(one.thread_id),
-            "name": " / ".join(name_of(one.thread_id)),
-            "since": one.since,
-            "questions": [question_of(each) for each in one.interrupts],
-        }
-        for one in waiting[:PAGE]
-    ]
     following = waiting[PAGE - 1] if len(waiting) > PAGE else None
     return inspector.page(
-        request, "inbox.html", rows=rows, number=number, prefix=prefix, is_first=not at, following=following
+        request, "inbox.html", rows=waiting[:PAGE], number=number, prefix=prefix, is_first=not at, following=following
     )
 
 
