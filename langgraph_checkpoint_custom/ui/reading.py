@@ -34,7 +34,7 @@ from langgraph_checkpoint_custom.operations.inspector import (
     sizes_of_checkpoint,
     timeline,
 )
-from langgraph_checkpoint_custom.operations.list_threads import threads_page
+from langgraph_checkpoint_custom.operations.list_threads import ThreadsReply, threads_page
 from langgraph_checkpoint_custom.operations.thread_states import State as ThreadState
 from langgraph_checkpoint_custom.operations.thread_states import next_nodes, state_of, threads_in_state
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -74,14 +74,6 @@ class State:
     word: str = "unreadable"
 
 
-class ThreadList(NamedTuple):
-    """A page of threads, and where the next one begins; `complete` is False if a search has not come to all threads."""
-
-    threads: Sequence[ThreadRecord]
-    after: tuple[str, str] | None
-    complete: bool = True
-
-
 class Store:
     """A saver, or the part of one tenant, whose values are read raw."""
 
@@ -107,7 +99,7 @@ class Store:
         before: tuple[str, str] | None,
         limit: int,
         reach: int | None = None,
-    ) -> ThreadList:
+    ) -> ThreadsReply:
         """Return a page of threads, the newest first.
 
         `before` is the newest checkpoint id and the id of the last thread of the page before. With `reach`, a filter
@@ -129,13 +121,10 @@ class Store:
             reply = self.run(op)
             found += reply.threads
             page, complete = reply.after, reply.complete
-        after = None
         if len(found) > limit or (found and page is not None):
             found = found[:limit]
-            after = found[-1].newest.checkpoint_id, found[-1].thread_id
-        elif page is not None:
-            after = page.before, page.thread_below
-        return ThreadList(found, after, complete)
+            page = ThreadPage(found[-1].newest.checkpoint_id, found[-1].thread_id, (), limit)
+        return ThreadsReply(found, page, complete)
 
     def fits(self, record: ThreadRecord, filter: dict[str, Any] | None, state: ThreadState | None) -> bool:
         """Return whether the newest checkpoint of a thread has this metadata and is in this state."""

@@ -10,15 +10,16 @@ from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.keys import KIND_MARK, label_text, thread_text
-from langgraph_checkpoint_custom.model.records import ThreadRecord
+from langgraph_checkpoint_custom.model.records import ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import label_names, threads_with_label
+from langgraph_checkpoint_custom.operations.list_threads import ThreadsReply
 from langgraph_checkpoint_custom.operations.sizes import MOST, sizes_of_store, sizes_of_thread, sizes_of_threads
 from langgraph_checkpoint_custom.operations.thread_states import State, waiting_threads
 from langgraph_checkpoint_custom.tools.display import size, up_to
 from langgraph_checkpoint_custom.tools.finding import pairs_in, thread_ids, wanted_of
 from langgraph_checkpoint_custom.tools.states import Summary, summary_of
 from langgraph_checkpoint_custom.ui.inspector import Data, Inspector
-from langgraph_checkpoint_custom.ui.reading import Store, ThreadList
+from langgraph_checkpoint_custom.ui.reading import Store
 from langgraph_checkpoint_custom.ui.values import marked
 
 # Threads on a page.
@@ -50,11 +51,12 @@ def threads(inspector: Inspector, request: Request) -> Response:
     try:
         page = _found(store, asked, (at, before or "") if at else None, None if everything else REACH)
     except ConfigError as error:
-        page, problem = ThreadList([], None), str(error)
+        page, problem = ThreadsReply([], None), str(error)
     same = {name: text or None for name, text in asked.items()}
     following = None
     if page.after is not None:
-        following = {**same, "all": 1 if everything else None, "at": page.after[0], "before": page.after[1]}
+        place = {"at": page.after.before, "before": page.after.thread_below}
+        following = {**same, **place, "all": 1 if everything else None}
     return inspector.page(
         request,
         "threads.html",
@@ -70,7 +72,7 @@ def threads(inspector: Inspector, request: Request) -> Response:
     )
 
 
-def _found(store: Store, asked: dict[str, str], before: tuple[str, str] | None, reach: int | None) -> ThreadList:
+def _found(store: Store, asked: dict[str, str], before: tuple[str, str] | None, reach: int | None) -> ThreadsReply:
     """The threads that a search finds, and where the next page begins."""
     prefix = f"{KIND_MARK}{asked['kind']}/{asked['prefix']}" if asked["kind"] else asked["prefix"]
     wanted = wanted_of(pairs_in(asked["where"]))
@@ -93,9 +95,9 @@ def _found(store: Store, asked: dict[str, str], before: tuple[str, str] | None, 
                 if after.startswith(prefix) and store.fits(record, wanted, state):
                     found.append(record)
             if len(found) == PAGE:
-                return ThreadList(found, ("-", after))
+                return ThreadsReply(found, ThreadPage("-", after, (), PAGE))
         if len(names) < PAGE:
-            return ThreadList(found, None)
+            return ThreadsReply(found, None)
 
 
 def _tags(record: ThreadRecord) -> list[tuple[str, str]]:
