@@ -15,7 +15,7 @@ from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.keys import Key, config_of
 from langgraph_checkpoint_custom.model.records import Question
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.ui.inspector import Inspector, link
+from langgraph_checkpoint_custom.ui.inspector import Inspector, link, tenant_of
 from langgraph_checkpoint_custom.ui.values import marked
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
@@ -102,7 +102,7 @@ def _asked(inspector: Inspector, request: Request, given: Fields) -> tuple[str, 
     for field, text in fields.items():
         if not text and field != "ns":
             raise ConfigError(f"the change {name!r} needs the field {field!r}")
-    if name == "answer" and request.query_params.get("tenant"):
+    if name == "answer" and tenant_of(request):
         raise ConfigError("the graph of the application works for no tenant; answer where the tenant's graph is")
     return name, action, fields
 
@@ -125,7 +125,7 @@ def change(inspector: Inspector, request: Request) -> Response:
     """Make a change, and show what it has changed."""
     given: Fields = request.state.form
     name, action, fields = _asked(inspector, request, given)
-    tenant = request.query_params.get("tenant")
+    tenant = tenant_of(request)
     saver = inspector.saver.for_tenant(tenant) if tenant else inspector.saver
     said = ", ".join(
         f"{field}={text!r}" for field, text in {**fields, **({"tenant": tenant} if tenant else {})}.items()

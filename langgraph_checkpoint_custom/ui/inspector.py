@@ -86,7 +86,7 @@ class Inspector:
 
     def store(self, request: Request) -> Store:
         """Return the store, or the part of the tenant that a request names."""
-        return Store(self.saver, request.query_params.get("tenant") or None)
+        return Store(self.saver, tenant_of(request))
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """Render a page."""
@@ -94,9 +94,9 @@ class Inspector:
         return HTMLResponse(
             self.templates.get_template(template).render(
                 name=self.name,
-                tenant=request.query_params.get("tenant") or "",
+                tenant=tenant_of(request) or "",
                 writes=self.write,
-                answers=self.graph is not None and not request.query_params.get("tenant"),
+                answers=self.graph is not None and not tenant_of(request),
                 of_tenant=bool(self.saver.backend.dialect.tenant),
                 url=partial(link, request),
                 given=partial(given, request),
@@ -109,9 +109,14 @@ class Inspector:
         )
 
 
+def tenant_of(request: Request) -> str | None:
+    """Return the tenant that a request names."""
+    return request.query_params.get("tenant") or None
+
+
 def link(request: Request, page: str, **params: Any) -> str:
     """Return the address of a page, in the tenant of the request; a parameter that is None is left out."""
-    given = {"tenant": request.query_params.get("tenant") or None} | params
+    given = {"tenant": tenant_of(request)} | params
     query = urlencode([(name, value) for name, value in given.items() if value is not None])
     return f"{request.scope.get('root_path', '')}/{page}" + (f"?{query}" if query else "")
 
@@ -122,7 +127,7 @@ def given(request: Request, **fields: Any) -> Markup:
     They are in one field, encoded: a browser would change line ends in fields of their own, and a page has no unseen
     characters.
     """
-    query = urlencode({"tenant": request.query_params.get("tenant") or "", **fields})
+    query = urlencode({"tenant": tenant_of(request) or "", **fields})
     return Markup('<input type="hidden" name="given" value="{}">').format(query)
 
 

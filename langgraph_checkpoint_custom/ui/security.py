@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -102,35 +102,22 @@ class Guard:
 
     def _entry(self, scope: Scope) -> Response | None:
         """Return the answer to a request without the cookie: one that sets it, if it has the token."""
-        if self._token is None or _same(_cookie(scope), self._session):
+        request = Request(scope)
+        # Browsers send the cookies of all ports of a host to each of them.
+        _, _, port = request.headers.get("host", "").rpartition(":")
+        cookie = f"checkpoint-ui-{port if port.isdecimal() else 'default'}"
+        if self._token is None or _same(request.cookies.get(cookie, ""), self._session):
             return None
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = request.query_params.multi_items()
         given = [value for name, value in query if name == "token"]
         if scope["method"] not in _READS or not (given and _same(given[0], self._token)):
             return PlainTextResponse("Open the complete address that the command has printed.\n", 401)
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         entered = RedirectResponse(scope["path"] + (f"?{rest}" if rest else ""), 303)
-        entered.set_cookie(
-            _cookie_name(scope), self._session, path=scope.get("root_path", "") or "/", httponly=True, samesite="strict"
-        )
+        path = scope.get("root_path", "") or "/"
+        entered.set_cookie(cookie, self._session, path=path, httponly=True, samesite="strict")
         return entered
 
 
 def _same(one: str, other: str) -> bool:
     return secrets.compare_digest(one.encode(), other.encode())
-
-
-def _cookie_name(scope: Scope) -> str:
-    """The name of the cookie: browsers send the cookies of all ports of a host to each of them."""
-    _, _, port = Headers(scope=scope).get("host", "").rpartition(":")
-    return f"checkpoint-ui-{port if port.isdecimal() else 'default'}"
-
-
-def _cookie(scope: Scope) -> str:
-    cookies: SimpleCookie = SimpleCookie()
-    try:
-        cookies.load(Headers(scope=scope).get("cookie", ""))
-    except CookieError:
-        return ""
-    found = cookies.get(_cookie_name(scope))
-    return found.value if found else ""
