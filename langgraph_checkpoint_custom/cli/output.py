@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.records import time_from
@@ -56,9 +56,9 @@ def say(text: str) -> None:
     print(safe(text))
 
 
-def show_source(text: str) -> None:
+def show_source(text: str, file: TextIO | None = None) -> None:
     """Print text of several lines, such as SQL or a help."""
-    print("\n".join(map(safe, text.split("\n"))), flush=True)
+    print("\n".join(map(safe, text.split("\n"))), file=file, flush=True)
 
 
 def ask(question: str) -> bool:
@@ -72,7 +72,7 @@ def ask(question: str) -> bool:
 
 def show_bug() -> None:
     """Print the traceback of the exception that is handled, which may contain text from the database."""
-    print("\n".join(map(safe, traceback.format_exc().rstrip("\n").split("\n"))), file=sys.stderr)
+    show_source(traceback.format_exc().rstrip("\n"), sys.stderr)
 
 
 class _Notes(logging.Handler):
@@ -96,8 +96,8 @@ def logs_as_notes() -> Iterator[None]:
 
 
 def tell(what: Any) -> None:
-    """Print one JSON document. What is not ASCII is escaped, so it cannot affect a terminal."""
-    print(json.dumps(what, indent=2, default=str))
+    """Print one JSON document, with times in ISO format. What is not ASCII is escaped: it cannot affect a terminal."""
+    print(json.dumps(what, indent=2, default=lambda one: one.isoformat() if isinstance(one, datetime) else str(one)))
 
 
 class Times:

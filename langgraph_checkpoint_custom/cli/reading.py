@@ -87,7 +87,7 @@ def threads(
                 "name": record.name,
                 "state": last.state,
                 "newest": record.newest.checkpoint_id,
-                "time": _iso(record.newest.checkpoint_id),
+                "time": record.time,
                 "run_id": record.newest.run_id,
                 "last": f"{last.who}: {last.text}" if last.who else last.text,
                 "metadata": json_of(record.newest.metadata),
@@ -173,7 +173,7 @@ def _failures(saver: CheckpointSaver, record: ThreadRecord, last: Summary) -> It
         yield {
             "thread_id": record.thread_id,
             "checkpoint_id": newest.checkpoint_id,
-            "time": _iso(newest.checkpoint_id),
+            "time": newest.time,
             "run_id": newest.run_id,
             "node": nodes.get(task_id),
             "error": error,
@@ -246,7 +246,7 @@ def history(
         rows[place] = {
             "checkpoint_id": one.checkpoint_id,
             "checkpoint_ns": one.checkpoint_ns,
-            "time": _iso(one.checkpoint_id),
+            "time": one.time,
             "made_by": line.made_by if line else one.metadata.get("source"),
             "state": line.words if line else [],
             "seconds": line and line.seconds,
@@ -313,7 +313,7 @@ def interrupts(
             {
                 "thread_id": one.thread_id,
                 "checkpoint_id": one.checkpoint_id,
-                "since": one.since.isoformat() if one.since else None,
+                "since": one.since,
                 "interrupts": [json_of(question_of(each)._asdict()) for each in one.interrupts],
             }
             for one in found
@@ -348,8 +348,3 @@ def labels(options: Options, thread: Thread) -> None:
         ],
         thread_id=thread,
     )
-
-
-def _iso(checkpoint_id: str) -> str | None:
-    time = time_of(checkpoint_id)
-    return time.isoformat() if time else None

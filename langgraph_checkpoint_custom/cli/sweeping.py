@@ -117,7 +117,7 @@ def status(
         [
             {
                 "tenant": whose or None,
-                "finished_at": None if one.finished_at is None else one.finished_at.isoformat(),
+                "finished_at": one.finished_at,
                 "overdue": one.overdue,
                 "lag_seconds": one.lag.total_seconds(),
             }
