@@ -247,14 +247,12 @@ def _restored(thread_id: str, before: Before, old: CheckpointTuple) -> Version:
 
 
 def _question(version: Version) -> Question | None:
+    """Return the request that waits; its id is that of its call of a tool, if it is about one."""
     interrupt = version.checkpoint["channel_values"]["interrupt"]
-    return None if interrupt is None else Question(_question_id(interrupt), interrupt)
-
-
-def _question_id(interrupt: Any) -> str:
-    """Return the id of a request that waits: that of its call of a tool, if it is about one."""
+    if interrupt is None:
+        return None
     call = interrupt.get("toolCall") if isinstance(interrupt, dict) else None
-    return str(call.get("toolCallId", "interrupt")) if isinstance(call, dict) else "interrupt"
+    return Question(str(call.get("toolCallId", "interrupt")) if isinstance(call, dict) else "interrupt", interrupt)
 
 
 def _encoded(checkpoint: SessionCheckpoint) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -231,7 +231,8 @@ class Demo:
             copied = list(self.graph.get_state_history(of_thread(self.copy_id)))
         prove(len(original) == len(copied), f"the copy has {len(copied)} checkpoints, the original {len(original)}")
         for left, right in zip(original, copied, strict=True):
-            prove_equal(f"checkpoint {id_of(left)} of the copy", left.values, right.values)
+            checkpoint_id = left.config["configurable"]["checkpoint_id"]
+            prove_equal(f"checkpoint {checkpoint_id} of the copy", left.values, right.values)
         self.story.step("copy", f"{self.copy_id} has equal states in all {len(copied)} checkpoints, of both branches.")
 
     def prune(self) -> None:
@@ -318,11 +319,6 @@ def prove_equal(what: str, expected: Mapping[str, Any], found: Mapping[str, Any]
 def counted(calls: Counter[str]) -> str:
     """Format the counts, for example "Aroma 1, Crema 2"."""
     return ", ".join(f"{name} {times}" for name, times in sorted(calls.items())) or "none"
-
-
-def id_of(snapshot: StateSnapshot) -> str:
-    """Return the id of a checkpoint."""
-    return str(snapshot.config["configurable"]["checkpoint_id"])
 
 
 def result(snapshot: StateSnapshot) -> str:

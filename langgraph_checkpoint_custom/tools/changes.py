@@ -98,7 +98,7 @@ def _change(name: str, old: Channel | None, new: Channel | None, most: int, arou
     for channel in (old, new):
         if channel is not None and not channel.readable:
             return Change(name, "unknown", channel.note or "its value cannot be read")
-    if all(channel is None or channel.chat is not None or _is_empty(channel) for channel in (old, new)):
+    if all(channel is None or channel.chat is not None or _value(channel) in (None, []) for channel in (old, new)):
         one, other = ((channel.chat if channel else None) or () for channel in (old, new))
         if one or other:
             return _chats(Change(name, what), one, other, most, around)
@@ -108,10 +108,6 @@ def _change(name: str, old: Channel | None, new: Channel | None, most: int, arou
         return Change(name, what, lines=lines[:most], more=len(lines) > most) if lines else None
     paths = _paths(left, right, most + 1)
     return Change(name, what, paths=paths[:most], more=len(paths) > most) if paths else None
-
-
-def _is_empty(channel: Channel) -> bool:
-    return _value(channel) in (None, [])
 
 
 def _value(channel: Channel) -> Any:

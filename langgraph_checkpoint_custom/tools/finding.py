@@ -6,7 +6,7 @@ Must not know: SQL, connections, terminals, pages.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
@@ -16,8 +16,6 @@ from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 # The newest checkpoint, unless a label has this name.
 LATEST = "latest"
-# Ids that one statement returns.
-THREADS = 1_000
 # Ids that an error lists where several match.
 LISTED = 5
 
@@ -69,14 +67,6 @@ def thread_ids(saver: CheckpointSaver, prefix: str, after: str, limit: int) -> l
     found = [prefix] if prefix > after and saver.thread_exists(prefix) else []
     following = saver.backend.driver.run(next_threads(saver.backend.dialect, max(prefix, after), limit))
     return [each for each in [*found, *following] if each.startswith(prefix)][:limit]
-
-
-def all_threads(saver: CheckpointSaver) -> Iterator[str]:
-    """Yield the ids of all threads, in their order. One may be deleted before it is yielded."""
-    after = ""
-    while following := saver.backend.driver.run(next_threads(saver.backend.dialect, after, THREADS)):
-        yield from following
-        after = following[-1]
 
 
 def thread_named(saver: CheckpointSaver, text: str) -> str:

@@ -186,7 +186,7 @@ def copy_from(
     if threads is None and isinstance(source, CheckpointSaver) and not source.backend.dialect.tenant:
         _check_tenants(source.tenants())
     moved = MoveReport()
-    for thread_id in _thread_ids(source.list(None)) if threads is None else _texts(threads):
+    for thread_id in _thread_ids(threads, source.list(None) if threads is None else ()):
         for arguments, writes in _copies(source.list(_thread(thread_id)), target, moved):
             target.put(*arguments)
             for operation in writes:
@@ -201,7 +201,7 @@ async def acopy_from(
     if threads is None and isinstance(source, CheckpointSaver) and not source.backend.dialect.tenant:
         _check_tenants(await source.atenants())
     moved = MoveReport()
-    for thread_id in _thread_ids([one async for one in source.alist(None)]) if threads is None else _texts(threads):
+    for thread_id in _thread_ids(threads, [one async for one in source.alist(None)] if threads is None else ()):
         for arguments, writes in _copies([one async for one in source.alist(_thread(thread_id))], target, moved):
             await target.aput(*arguments)
             for operation in writes:
@@ -236,12 +236,11 @@ def _thread(thread_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id}}
 
 
-def _thread_ids(tuples: Iterable[CheckpointTuple]) -> list[str]:
-    return sorted({str(one.config["configurable"]["thread_id"]) for one in tuples})
-
-
-def _texts(threads: Iterable[str]) -> list[str]:
-    return texts("thread", threads, MAX_THREAD_ID)
+def _thread_ids(named: Iterable[str] | None, found: Iterable[CheckpointTuple]) -> list[str]:
+    """Return the named threads, or those of all checkpoints."""
+    if named is not None:
+        return texts("thread", named, MAX_THREAD_ID)
+    return sorted({str(one.config["configurable"]["thread_id"]) for one in found})
 
 
 class _Known:

@@ -397,7 +397,8 @@ class OfficialPostgres(OfficialStore):
 
         values = dict(one.checkpoint["channel_values"])
         # Text, numbers and None are in the document, as the official saver stores them; a delta snapshot is True there.
-        blobs = {channel: value for channel, value in values.items() if not _is_inline(value)}
+        inline = (str, int, float, bool, type(None))
+        blobs = {channel: value for channel, value in values.items() if not isinstance(value, inline)}
         for channel, value in blobs.items():
             del values[channel]
             if isinstance(value, DeltaSnapshot):
@@ -441,10 +442,6 @@ def _setup_postgres(connection: Any) -> None:
         Official(connection).setup()
     except psycopg.Error as error:
         raise StorageError(f"no tables can be created: {error.diag.message_primary}", operation="migrate") from error
-
-
-def _is_inline(value: Any) -> bool:
-    return value is None or isinstance(value, (str, int, float, bool))
 
 
 def _text(version: Any) -> str:

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.raw import without_classes
 from langgraph_checkpoint_custom.engine.operation import Steps, operation, work_out
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.model.keys import KIND_MARK, Key, Range, thread_text
+from langgraph_checkpoint_custom.operations.export_rows import next_threads
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads, get_with_writes
 from langgraph_checkpoint_custom.operations.write import store_part
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.tools.finding import all_threads
 from langgraph_checkpoint_custom.tools.foreign import (
     PAGE,
     ForeignCheckpoint,
@@ -98,10 +97,11 @@ class OwnThreads:
 
     def threads(self) -> Iterator[Sequence[str]]:
         """Yield the ids of LangGraph's threads in order, in pages."""
-        # Other frameworks' threads are nothing for LangGraph.
-        ids = (each for each in all_threads(self._saver) if not each.startswith(KIND_MARK))
-        while page := list(islice(ids, PAGE)):
-            yield page
+        after = ""
+        while page := self._driver.run(next_threads(self._dialect, after, PAGE)):
+            # Other frameworks' threads are nothing for LangGraph.
+            yield [each for each in page if not each.startswith(KIND_MARK)]
+            after = page[-1]
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Return a block; what is stored during it may be seen."""

@@ -84,7 +84,6 @@ class Store:
             saver = copy(saver)
             saver.serde = RawReader()
         self.saver = saver if tenant is None else saver.for_tenant(tenant)
-        self.tenant = tenant
 
     def run(self, op: Operation[Any]) -> Any:
         """Run an operation."""
