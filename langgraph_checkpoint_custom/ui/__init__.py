@@ -11,9 +11,9 @@ Why Starlette, Jinja2 and plain JavaScript. Weighed in November 2026, each insta
 
 What has to be drawn or to move is a few hundred lines of JavaScript and SVG in `static/`, without a build step.
 
-`app.py` makes the application and serves it on this machine, and `security.py` guards it. `threads.py`, `thread.py` and
-`change.py` have the pages; they share `inspector.py`. `reading.py` reads from the store, and `values.py` prepares what
-was stored for the templates. Nothing here knows SQL, and nothing makes an object of a stored class.
+`app.py` makes the application and serves it on this machine, and `security.py` guards it. `pages.py` and `change.py`
+have the pages; they share `inspector.py`. `reading.py` reads from the store, and `values.py` prepares what was stored
+for the templates. Nothing here knows SQL, and nothing makes an object of a stored class.
 """
 
 from __future__ import annotations

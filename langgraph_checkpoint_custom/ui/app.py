@@ -22,24 +22,24 @@ from starlette.types import ASGIApp
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import database_of
-from langgraph_checkpoint_custom.ui import change, thread, threads
+from langgraph_checkpoint_custom.ui import change, pages
 from langgraph_checkpoint_custom.ui.inspector import HERE, Data, Graph, Inspector, View, templates
 from langgraph_checkpoint_custom.ui.security import Guard
 from langgraph_checkpoint_custom.ui.values import marked
 
 ROUTES: Mapping[str, View] = {
-    "/": threads.threads,
-    "/summary": threads.summary,
-    "/suggestions": threads.suggestions,
-    "/inbox": threads.inbox,
-    "/space": threads.space,
-    "/tenants": threads.tenants,
-    "/thread": thread.thread,
-    "/checkpoint": thread.checkpoint,
-    "/checkpoints": thread.checkpoints,
-    "/timeline": thread.timeline,
-    "/difference": thread.difference,
-    "/value": thread.value,
+    "/": pages.threads,
+    "/summary": pages.summary,
+    "/suggestions": pages.suggestions,
+    "/inbox": pages.inbox,
+    "/space": pages.space,
+    "/tenants": pages.tenants,
+    "/thread": pages.thread,
+    "/checkpoint": pages.checkpoint,
+    "/checkpoints": pages.checkpoints,
+    "/timeline": pages.timeline,
+    "/difference": pages.difference,
+    "/value": pages.value,
 }
 # Bytes. A form has a few ids and an answer.
 LARGEST_FORM = 1_000_000
@@ -132,8 +132,8 @@ def create_app(
         routes.append(Route("/change", _endpoint(inspector, change.ask), methods=["GET"]))
         routes.append(Route("/change", _endpoint(inspector, change.change), methods=["POST"]))
     routes.append(Mount("/static", StaticFiles(directory=HERE / "static")))
-    pages = Starlette(routes=routes, exception_handlers={404: partial(_not_found, inspector)})
-    return Guard(pages, token=token, hosts=hosts)
+    routed = Starlette(routes=routes, exception_handlers={404: partial(_not_found, inspector)})
+    return Guard(routed, token=token, hosts=hosts)
 
 
 def _not_found(inspector: Inspector, request: Request, error: Exception) -> Response:

@@ -102,7 +102,7 @@ def test_the_suggested_labels_are_of_the_first_ones(pages: Pages, monkeypatch: p
 
 
 def test_a_search_by_metadata_does_not_read_a_large_store(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_checkpoint_custom.ui.threads.REACH", 5)
+    monkeypatch.setattr("langgraph_checkpoint_custom.ui.pages.REACH", 5)
     html = pages.page("/", where="user=grace")
     assert "Searched the newest 5 checkpoints" in html
     assert "No thread matches" in html
@@ -113,7 +113,7 @@ def test_a_search_by_metadata_does_not_read_a_large_store(pages: Pages, monkeypa
 
 
 def test_threads_are_paged_by_key(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_checkpoint_custom.ui.threads.PAGE", 2)
+    monkeypatch.setattr("langgraph_checkpoint_custom.ui.pages.PAGE", 2)
     for asked, number in (
         ({}, len(THREADS)),
         ({"state": "waiting"}, 3),
@@ -374,7 +374,7 @@ def test_the_inbox_has_the_longest_waiting_first(pages: Pages, monkeypatch: pyte
     assert (names[0], names[-1], len(names)) == ("report-that-waits", "support-1043", 3)
     assert "May we quote the source on moths?" in html
     assert "129.00 € back" in html
-    monkeypatch.setattr("langgraph_checkpoint_custom.ui.threads.PAGE", 2)
+    monkeypatch.setattr("langgraph_checkpoint_custom.ui.pages.PAGE", 2)
     _, last = map(names_in, pages.pages("/inbox"))
     assert last == ["support-1043"]
     assert "Nothing waits" in pages.page("/inbox", prefix="counter")

@@ -20,7 +20,7 @@ from langgraph_checkpoint_custom.tools.timeline import (
     graph_of,
     picture_of,
 )
-from langgraph_checkpoint_custom.ui.thread import drawn
+from langgraph_checkpoint_custom.ui.pages import drawn
 
 
 def record(name: str, parent: str | None = None, *tasks: TaskRecord, **fields: Any) -> TimelineRecord:
