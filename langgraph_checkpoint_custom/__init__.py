@@ -39,12 +39,13 @@ from langgraph_checkpoint_custom.model.records import (
     CheckpointRecord,
     RunRecord,
     SweepStatus,
+    Swept,
     ThreadRecord,
     WaitingThread,
 )
 from langgraph_checkpoint_custom.observed import OperationEvent
 from langgraph_checkpoint_custom.operations.erase import Erased
-from langgraph_checkpoint_custom.retention import Retention, Swept
+from langgraph_checkpoint_custom.retention import Retention
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import open_saver
 from langgraph_checkpoint_custom.sqlite import AsyncSqliteSaver, SqliteSaver

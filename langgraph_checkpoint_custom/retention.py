@@ -1,7 +1,8 @@
 """Retention: what `sweep` deletes, and a policy that a saver applies at regular intervals.
 
 A sweep goes from thread to thread, with a transaction for each. So it blocks no run for longer than a prune of one
-thread does. You can stop it and start it again at any time. `operations/sweep.py` says at which threads it looks.
+thread does. You can stop it and start it again at any time. `operations/due_threads.py` says at which threads it looks,
+`operations/sweep.py` what it does with each.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from random import shuffle
@@ -26,32 +27,32 @@ from langgraph_checkpoint_custom.engine.operation import Driver, Operation, Oper
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint, ThreadBusy
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, flag
-from langgraph_checkpoint_custom.model.records import ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.model.records import Swept, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.delete import give_back_pages
-from langgraph_checkpoint_custom.operations.labels import labels_of_thread
-from langgraph_checkpoint_custom.operations.list_threads import ThreadsReply, dialects_of_tenants, threads_page
-from langgraph_checkpoint_custom.operations.sizes import Counted, sizes_of_threads
-from langgraph_checkpoint_custom.operations.sweep import (
+from langgraph_checkpoint_custom.operations.due_threads import (
     BEFORE_ALL,
-    DAY,
     LATE,
-    TOGETHER,
     WEEK,
-    Kept,
     LastSweep,
-    Policy,
     arm_threads,
     begin_policy,
-    delete_unless_it_fits,
     due_page,
     grown_page,
     grown_since,
     hasten_thread,
     ids_page,
-    kept_threads,
     last_sweep,
-    look_at_thread,
     note_sweep,
+)
+from langgraph_checkpoint_custom.operations.labels import labels_of_thread
+from langgraph_checkpoint_custom.operations.list_threads import ThreadsReply, dialects_of_tenants, threads_page
+from langgraph_checkpoint_custom.operations.sizes import Counted, sizes_of_threads
+from langgraph_checkpoint_custom.operations.sweep import (
+    Policy,
+    Verdict,
+    delete_unless_it_fits,
+    kept_threads,
+    look_at_thread,
     put_off,
     rearm_threads,
     sweep_thread,
@@ -61,6 +62,10 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Threads that one statement returns.
 PAGE = 200
+# Threads that a sweep looks at together.
+TOGETHER = 50
+# Seconds for which a sweep at regular intervals leaves all threads to another policy that has made them due.
+DAY = 86_400.0
 # Seconds; the claim of the sweeping process lasts at least this long. After that, another process may sweep.
 SWEEPER_TTL = 60.0
 # Operations of a sweep that read a page of threads. After each, the claim is renewed.
@@ -135,37 +140,6 @@ _LIMITS: Mapping[str, tuple[Any, Any, Any, str]] = {
     "pause": ((int, float), 0, _LONGEST, f"0 to {_LONGEST:.0f} seconds"),
     "every": ((int, float), sys.float_info.min, _LONGEST, f"more than 0 seconds, and at most {_LONGEST:.0f}"),
 }
-
-
-@dataclass
-class Swept:
-    """What a sweep has deleted, or what a dry run would delete.
-
-    Attributes:
-        threads: Threads that were examined: those that were due or had grown, and that the filter matches.
-        deleted_threads: Threads that were deleted.
-        deleted_checkpoints: Checkpoints that were deleted, or are now hidden because others need them. Those of deleted
-            threads are included.
-        freed_bytes: Bytes of the values that were deleted. A dry run counts only those of threads that would be
-            deleted.
-        kept_bytes: Bytes of the remaining threads. They are counted only with `max_bytes`.
-        would_delete: Of a dry run, the tenant and the id of each thread that would be deleted.
-        complete: Whether all threads were visited that were due; False if `max_threads` or `max_seconds` ended it.
-    """
-
-    threads: int = 0
-    deleted_threads: int = 0
-    deleted_checkpoints: int = 0
-    freed_bytes: int = 0
-    kept_bytes: int = 0
-    would_delete: list[tuple[str, str]] = field(default_factory=list, compare=False)
-    complete: bool = True
-
-    def add(self, other: Swept) -> None:
-        """Add the figures of a sweep of other threads."""
-        self.complete = self.complete and other.complete
-        for name in vars(self).keys() - {"complete"}:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def sweep_operations(
@@ -317,7 +291,7 @@ def _sweep(
         if not thread_ids:
             return True
         try:
-            found: Sequence[Kept] = yield kept_threads(d, codec, thread_ids, policy, begun)
+            found: Sequence[Verdict] = yield kept_threads(d, codec, thread_ids, policy, begun)
         except CorruptCheckpoint:  # One of them is damaged.
             found = ()
         kept = {each.thread_id for each in found}
@@ -330,15 +304,11 @@ def _sweep(
             if limits.is_over():
                 return False
             try:
-                outcome = yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)
+                swept.add((yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)))
             except CorruptCheckpoint as error:
                 _leave(thread_id, error)
                 if not dry_run:
                     yield put_off(d, thread_id, begun + WEEK)
-                continue
-            swept.add(Swept(*outcome))
-            if dry_run and outcome.deleted:
-                swept.would_delete.append((d.tenant, thread_id))
         yield from limits.rest()
         return True
 

@@ -41,12 +41,14 @@ from langgraph_checkpoint_custom.model.records import (
     Period,
     RunRecord,
     SweepStatus,
+    Swept,
     ThreadPage,
     ThreadRecord,
     WaitingThread,
 )
 from langgraph_checkpoint_custom.operations.copies import fork_thread
 from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, rollback
+from langgraph_checkpoint_custom.operations.due_threads import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.erase import Erased, erase_operations
 from langgraph_checkpoint_custom.operations.labels import label, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.operations.list_threads import (
@@ -59,7 +61,6 @@ from langgraph_checkpoint_custom.operations.list_threads import (
 )
 from langgraph_checkpoint_custom.operations.pages import asked_page
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
-from langgraph_checkpoint_custom.operations.sweep import set_ttl, sweep_status
 from langgraph_checkpoint_custom.operations.thread_states import (
     State,
     WaitingReply,
@@ -69,7 +70,7 @@ from langgraph_checkpoint_custom.operations.thread_states import (
     waiting_threads,
 )
 from langgraph_checkpoint_custom.pairs import awaited, iterated, shared_docstrings
-from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
+from langgraph_checkpoint_custom.retention import Retention, now, sweep_operations
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
@@ -123,6 +124,37 @@ class WaitingThread(NamedTuple):
     def config(self) -> RunnableConfig:
         """The config to answer with: `graph.invoke(Command(resume={id: …}), waiting.config)`."""
         return {"configurable": {"thread_id": self.thread_id}}
+
+
+@dataclass
+class Swept:
+    """What a sweep has deleted, or what a dry run would delete.
+
+    Attributes:
+        threads: Threads that were examined: those that were due or had grown, and that the filter matches.
+        deleted_threads: Threads that were deleted.
+        deleted_checkpoints: Checkpoints that were deleted, or are now hidden because others need them. Those of deleted
+            threads are included.
+        freed_bytes: Bytes of the values that were deleted. A dry run counts only those of threads that would be
+            deleted.
+        kept_bytes: Bytes of the remaining threads. They are counted only with `max_bytes`.
+        would_delete: Of a dry run, the tenant and the id of each thread that would be deleted.
+        complete: Whether all threads were visited that were due; False if `max_threads` or `max_seconds` ended it.
+    """
+
+    threads: int = 0
+    deleted_threads: int = 0
+    deleted_checkpoints: int = 0
+    freed_bytes: int = 0
+    kept_bytes: int = 0
+    would_delete: list[tuple[str, str]] = field(default_factory=list, compare=False)
+    complete: bool = True
+
+    def add(self, other: Swept) -> None:
+        """Add the figures of a sweep of other threads."""
+        self.complete = self.complete and other.complete
+        for name in vars(self).keys() - {"complete"}:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class SweepStatus(NamedTuple):

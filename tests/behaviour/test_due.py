@@ -27,8 +27,8 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.lifecycle import perform
-from langgraph_checkpoint_custom.operations import sweep
-from langgraph_checkpoint_custom.operations.sweep import WEEK
+from langgraph_checkpoint_custom.operations import due_threads, sweep
+from langgraph_checkpoint_custom.operations.due_threads import WEEK
 from langgraph_checkpoint_custom.retention import sweep_operations
 from langgraph_checkpoint_custom.tools.exchange import export_file, import_file
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
@@ -116,7 +116,7 @@ def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(
 ) -> None:
     """However many, whatever their ids, with any retention. After that, only threads that have changed are visited."""
     events: list[OperationEvent] = []
-    monkeypatch.setattr(sweep, "DUE", 20)
+    monkeypatch.setattr(due_threads, "DUE", 20)
     many, later = 30, NOW + timedelta(hours=2)  # Nothing is new, which the last hour would be.
     with store.open(on_operation=events.append) as saver:
         saver.setup()

@@ -23,7 +23,7 @@ from typing_extensions import LiteralString
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, Retention
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Steps, through
 from langgraph_checkpoint_custom.model.keys import Range
-from langgraph_checkpoint_custom.operations import sweep
+from langgraph_checkpoint_custom.operations import due_threads, sweep
 from tests.citus import activity
 
 WAITING: LiteralString = "SELECT pid FROM {} WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -238,16 +238,16 @@ def test_a_thread_that_goes_on_while_it_is_swept_stays(postgres_url: str) -> Non
             return reply
 
         done = driver.run(Operation(op.name, op.access, lambda: through(op.start(), answer)))
-        assert (done.deleted, done.checkpoints, done.freed) == (False, 0, 0)
+        assert (done.deleted_threads, done.deleted_checkpoints, done.freed_bytes) == (0, 0, 0)
         assert [found.config for found in saver.list(None)] == stored + before
         assert connection.execute("SELECT thread_id, due_at FROM langgraph_checkpoint.threads").fetchall() == [("t", 0)]
-        assert driver.run(sweep.sweep_thread(d, codec, "t", policy, time.time() + 3_600)).deleted
+        assert driver.run(sweep.sweep_thread(d, codec, "t", policy, time.time() + 3_600)).deleted_threads
 
 
 def test_a_thread_that_is_stored_while_others_are_armed_pushes_none_out_of_a_page(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "ARMED", 3)
+    monkeypatch.setattr(due_threads, "ARMED", 3)
     with (
         PostgresSaver(postgres_url) as saver,
         PostgresSaver(postgres_url) as other,
@@ -259,11 +259,11 @@ def test_a_thread_that_is_stored_while_others_are_armed_pushes_none_out_of_a_pag
         d, driver, _ = saver.backend
         within: Range | None = Range("", "~")
         while within is not None:
-            thread_ids, within = driver.run(sweep.ids_page(d, within))
+            thread_ids, within = driver.run(due_threads.ids_page(d, within))
             if within is not None:
                 assert thread_ids == ["a", "c", "d"]
                 a_step(other, generate_config("b"))
-            driver.run(sweep.arm_threads(d, thread_ids, 0, hasten=False))
+            driver.run(due_threads.arm_threads(d, thread_ids, 0, hasten=False))
         rows = connection.execute("SELECT thread_id FROM langgraph_checkpoint.threads ORDER BY 1").fetchall()
         assert rows == [(name,) for name in "abcde"]
 
