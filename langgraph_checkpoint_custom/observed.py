@@ -147,17 +147,19 @@ class _Counts:
 
 def _location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
     """Return the thread and the namespace that an operation is about."""
-    arguments: Mapping[str, Any] = op.arguments()
+    arguments = op.arguments
     for what in arguments.values():
         if isinstance(what, Encoded):
             return what.row.thread_id, what.row.checkpoint_ns
         if isinstance(what, (Key, Page)):
             return what.thread_id, what.checkpoint_ns
-    thread_id = arguments.get("thread_id", arguments.get("source"))
+    thread_id, checkpoint_ns = arguments.get("thread_id", arguments.get("source")), arguments.get("checkpoint_ns")
+    if "form" in arguments:
+        thread_id, checkpoint_ns, *_ = arguments["params"]
     if thread_id and thread_id.startswith(TENANT_MARK):  # A statement of a tenant has the stored id.
         _, tenant, own = thread_id.split(TENANT_MARK, 2)
         thread_id = own if tenant else thread_id
-    return thread_id, arguments.get("checkpoint_ns")
+    return thread_id, checkpoint_ns
 
 
 def _bytes_in(what: Any) -> int:

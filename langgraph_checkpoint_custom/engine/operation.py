@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
-from inspect import signature
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 Q = TypeVar("Q")
@@ -147,8 +146,6 @@ class Operation(Generic[T]):
     name: str
     access: Access
     start: Callable[[], Steps[T]]
-    arguments: Callable[[], Mapping[str, Any]] = dict
-    """Returns the arguments that it was created with, by name."""
     reports_change: bool = False
     """Whether the result says if something was changed.
 
@@ -161,6 +158,14 @@ class Operation(Generic[T]):
     """
     joins: bool = True
     """Whether it may be part of a transaction that the caller has begun or will end."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of the function that its steps come from, by name."""
+        if not isinstance(self.start, partial):
+            return {}
+        names = self.start.func.__code__.co_varnames
+        return {**dict(zip(names, self.start.args, strict=False)), **self.start.keywords}
 
 
 class Pause(NamedTuple):
@@ -203,15 +208,10 @@ def operation(
 
     def decorate(function: Callable[P, Steps[T]]) -> Callable[P, Operation[T]]:
         name = function.__name__
-        names = tuple(signature(function).parameters)
-
-        def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-            return {**dict(zip(names, args, strict=False)), **kwargs}
 
         @wraps(function)
         def make(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
-            start, given = partial(function, *args, **kwargs), partial(arguments, args, kwargs)
-            return Operation(name, access, start, given, reports_change, checks_first, joins)
+            return Operation(name, access, partial(function, *args, **kwargs), reports_change, checks_first, joins)
 
         return make
 
@@ -220,15 +220,12 @@ def operation(
 
 def operation_of(form: Form, params: Sequence[Any]) -> Operation[list[Row]]:
     """Return the operation that sends one statement, for where a driver's `send` is not enough."""
+    return Operation(form.operation, form.access, partial(_sent, form, params))
 
-    def steps() -> Steps[list[Row]]:
-        (rows,) = yield RoundTrip((form.with_params(params),), rest_of=form.rest_of)
-        return rows  # type: ignore[no-any-return]  # Replies are not typed.
 
-    def arguments() -> Mapping[str, Any]:
-        return {"thread_id": params[0], "checkpoint_ns": params[1]}
-
-    return Operation(form.operation, form.access, steps, arguments)
+def _sent(form: Form, params: Sequence[Any]) -> Steps[list[Row]]:
+    (rows,) = yield RoundTrip((form.with_params(params),), rest_of=form.rest_of)
+    return rows  # type: ignore[no-any-return]  # Replies are not typed.
 
 
 def drive(op: Operation[T], perform: Callable[[RoundTrip], Any]) -> T:

@@ -89,7 +89,7 @@ class Sweeps:
                 yield op
                 self.ran[op.name] += 1
                 if op.name == "kept_threads":  # Each thread that is visited is among them first.
-                    self.visits += len(op.arguments()["thread_ids"])
+                    self.visits += len(op.arguments["thread_ids"])
             answer = perform(self.saver.backend.driver.run, op)
 
     def __call__(
@@ -430,7 +430,7 @@ def test_a_sweep_holds_no_threads_while_it_waits_for_one(
         sweeps = Sweeps(saver, keep)
         for op in sweeps.steps():  # Waiting for the row would be an error.
             if op.name == "hasten_thread":
-                held.append(op.arguments()["thread_id"])
+                held.append(op.arguments["thread_id"])
                 getattr(connection, ends)()
         assert (sweeps.visits, held) == (3, [] if reason == "their time" else ["b"])
         getattr(connection, ends)()

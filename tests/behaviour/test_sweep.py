@@ -200,7 +200,7 @@ def test_a_thread_that_changes_during_a_sweep_stays(saver: CheckpointSaver) -> N
 
     def changes(op: Operation[Any]) -> None:
         if op.name == "sweep_thread":
-            meanwhile[op.arguments()["thread_id"]]()
+            meanwhile[op.arguments["thread_id"]]()
 
     done = Sweeps(saver, Retention(older_than=DAY))(before=changes)
     assert done.deleted_threads == 0
