@@ -94,15 +94,8 @@ class Lease:
 
     def _renew_until_stopped(self) -> None:
         while not self._stopped.wait(self._ttl_seconds / RENEWALS):
-            try:
-                # The driver has already retried. The claim may still hold; the next write finds out.
-                with suppress(StorageError):
-                    self._driver.run(self._renew())
-            except ClaimLost:
-                self.is_lost = True
-                return
-            except ClosedError:
-                return
+            with self._stopped_if_over():
+                self._driver.run(self._renew())
 
     # Async: the same
 
@@ -154,20 +147,27 @@ class Lease:
     async def _arenew_until_stopped(self) -> None:
         while not self._stopped.is_set():
             await asyncio.sleep(self._ttl_seconds / RENEWALS)
-            try:
-                with suppress(StorageError):
-                    await self._driver.arun(self._renew())
-            except ClaimLost:
-                self.is_lost = True
-                return
-            except ClosedError:
-                return
+            with self._stopped_if_over():
+                await self._driver.arun(self._renew())
 
     # Shared by sync and async
 
     def _refuse_second(self) -> None:
         if self._process is not None:
             raise ConfigError("a Lease is for one block; call claim() again for another one")
+
+    @contextmanager
+    def _stopped_if_over(self) -> Iterator[None]:
+        """Stop the heartbeat if a renewal finds that there is nothing to renew."""
+        try:
+            yield
+        except ClaimLost:
+            self.is_lost = True
+            self._stopped.set()
+        except ClosedError:
+            self._stopped.set()
+        except StorageError:
+            pass  # The driver has already retried. The claim may still hold; the next write finds out.
 
     def _take(self) -> Operation[None]:
         return take_claim(self._dialect, self._thread_id, self._token, self.owner, self._ttl_seconds)
