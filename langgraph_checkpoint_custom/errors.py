@@ -141,14 +141,6 @@ class CorruptCheckpoint(CheckpointError):
         self.type = type
 
 
-def names_are_damaged(thread_id: str) -> CorruptCheckpoint:
-    """The error for a thread in which a row's channels or versions cannot be read."""
-    return CorruptCheckpoint(
-        f"thread {thread_id!r}: a checkpoint's list of channels, or of their versions, is damaged, so something else "
-        "has written to the tables; restore the thread from a backup"
-    )
-
-
 def no_list_of_names(operation: str) -> CorruptCheckpoint:
     """The error for a stored value whose list of chunks the database cannot read."""
     return CorruptCheckpoint(

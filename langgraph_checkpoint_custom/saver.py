@@ -206,7 +206,6 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         )
         self._values = self._make_codec(self.serde)
         self._sweeper = Sweeper(self, retention) if retention else None
-        self._sweeps = bool(retention)
         self._said = set()
         self._concurrent_writers = concurrent_writers
         self._number = next(_NUMBERS)

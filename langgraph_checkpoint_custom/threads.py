@@ -38,7 +38,6 @@ from langgraph_checkpoint_custom.model.keys import (
 from langgraph_checkpoint_custom.model.records import (
     RECORDS,
     CheckpointRecord,
-    Period,
     RunRecord,
     SweepStatus,
     Swept,
@@ -80,8 +79,6 @@ class ThreadMethods(Lifecycle):
     """The methods of `CheckpointSaver` that LangGraph does not define."""
 
     _is_behind_server = False
-    _sweeps = False
-    """Whether the saver has a retention."""
     _said: set[str]
     """What was logged once, by this saver or a copy of it."""
 
@@ -147,7 +144,7 @@ class ThreadMethods(Lifecycle):
         has_been_swept = yield set_ttl(
             self._dialect, thread_text(thread_id), seconds, None if ttl is None else strategy
         )
-        if not (has_been_swept or self._sweeps or "never swept" in self._said):
+        if not (has_been_swept or self._sweeper or "never swept" in self._said):
             self._said.add("never swept")
             _LOG.warning(
                 "set_ttl() was called, but there was no sweep yet, and without one nothing is deleted: give a saver a "
@@ -524,7 +521,7 @@ def _first_threads(
     until: datetime | None,
 ) -> ThreadPage | None:
     prefix = thread_text(prefix, "prefix")
-    period = Period(_time("since", since, _FIRST), _time("until", until, _LAST))
+    period = _time("since", since, _FIRST), _time("until", until, _LAST)
     if limit == 0:
         return None
     page = ThreadPage(AFTER_ALL, "", (), RECORDS if limit is None else min(limit, RECORDS), prefix)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.errors import names_are_damaged
+from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 
 Place = tuple[str, str]
 """A namespace and a checkpoint id."""
@@ -68,7 +68,10 @@ def reading_names(thread_id: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise names_are_damaged(thread_id) from error
+        raise CorruptCheckpoint(
+            f"thread {thread_id!r}: a checkpoint's list of channels, or of their versions, is damaged, so something "
+            "else has written to the tables; restore the thread from a backup"
+        ) from error
 
 
 def blobs_of(rows: Iterable[OutlineRow]) -> set[BlobPlace]:

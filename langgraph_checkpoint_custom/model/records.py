@@ -171,20 +171,13 @@ class SweepStatus(NamedTuple):
     lag: timedelta
 
 
-class Period(NamedTuple):
-    """From one time up to but not including another."""
-
-    since: datetime
-    until: datetime
-
-
 class ThreadPage(NamedTuple):
     """The request for one page of threads: those whose newest checkpoint is below (`before`, `thread_below`).
 
     `prefix` is the start of their ids, `limit` the number of threads, `filter` what `narrowing` in `filter.py` returns.
     With `marked`, "failed" or "waiting", only threads to whose newest checkpoint a task has written an error or an
-    interrupt. With a `period`, only threads whose newest checkpoint was made in it: its id is not below `floor`, and
-    the list goes on with the ranges of ids `below`.
+    interrupt. With a `period`, only threads whose newest checkpoint was made from one time up to but not including
+    another: its id is not below `floor`, and the list goes on with the ranges of ids `below`.
     """
 
     before: str
@@ -195,7 +188,7 @@ class ThreadPage(NamedTuple):
     marked: str = ""
     floor: str = ""
     below: Sequence[Range] = ()
-    period: Period | None = None
+    period: tuple[datetime, datetime] | None = None
 
     def params(self) -> dict[str, Any]:
         """Return the parameters of statements that read the page."""
