@@ -8,13 +8,11 @@ module contains no SQL and opens no connection.
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.engine.operation import Operation, Operations
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -31,7 +29,6 @@ from langgraph_checkpoint_custom.model.keys import (
     key_of,
     label_text,
     limit_number,
-    newest,
     text,
     thread_text,
 )
@@ -63,30 +60,23 @@ from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencrypti
 from langgraph_checkpoint_custom.operations.thread_states import (
     State,
     WaitingReply,
-    check_open,
+    check_interrupt,
     runs_of_thread,
     threads_in_state,
     waiting_threads,
 )
-from langgraph_checkpoint_custom.pairs import awaited, iterated, shared_docstrings
+from langgraph_checkpoint_custom.pairs import awaited, iterated
 from langgraph_checkpoint_custom.retention import Retention, now, sweep_operations
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 
-@shared_docstrings
 class ThreadMethods(Lifecycle):
     """The methods of `CheckpointSaver` that LangGraph does not define."""
 
     _is_behind_server = False
     _said: set[str]
     """What was logged once, by this saver or a copy of it."""
-
-    @abstractmethod
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None: ...
-
-    @abstractmethod
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None: ...
 
     # Retention
 
@@ -361,11 +351,10 @@ class ThreadMethods(Lifecycle):
         Raises:
             StaleInterrupt: The interrupt is not open.
         """
-        check_open(self.get_tuple(newest(config)), interrupt_id)
+        key = key_of(config)._replace(checkpoint_id=None)
+        return self._run(check_interrupt(self._dialect, self._codec, key, interrupt_id))
 
-    async def acheck_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
-        """Async version of `check_interrupt`."""
-        check_open(await self.aget_tuple(newest(config)), interrupt_id)
+    acheck_interrupt = awaited(check_interrupt)
 
     # Forks
 

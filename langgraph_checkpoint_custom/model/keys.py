@@ -352,12 +352,6 @@ def claim_of(config: RunnableConfig) -> str | None:
     return None if token is None else text("the token of a claim", token, MAX_ID)
 
 
-def newest(config: RunnableConfig) -> RunnableConfig:
-    """The config of the newest checkpoint in the thread and namespace of a config."""
-    thread_id, checkpoint_ns, _ = key_of(config)
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}}
-
-
 def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:
     """The config of a stored checkpoint: only the three keys, nothing else from the caller's config."""
     return {

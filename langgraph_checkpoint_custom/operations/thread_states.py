@@ -351,8 +351,14 @@ def waiting(
     return found
 
 
-def check_open(found: CheckpointTuple | None, interrupt_id: str) -> None:
-    """Raise `StaleInterrupt` unless a checkpoint has this open interrupt."""
+@operation("read")
+def check_interrupt(d: SqlDialect, codec: ValueCodec, key: Key, interrupt_id: str) -> Steps[None]:
+    """Raise an error unless a checkpoint has this open interrupt.
+
+    Round trips: 1.
+    Raises: StaleInterrupt, CorruptCheckpoint.
+    """
+    found = yield from get_tuple(d, codec, _no_version, None, key).start()
     waiting = [each.id for each in open_among(found.checkpoint, found.pending_writes or [])] if found else []
     if interrupt_id not in waiting:
         raise StaleInterrupt(
