@@ -57,18 +57,13 @@ class ExportStart(NamedTuple):
     rows: Sequence[int] = (FIRST,) * len(KINDS)
 
 
-class ExportedThread(NamedTuple):
-    """All lines of a thread."""
-
-    thread_id: str
-    lines: Sequence[str]
-
-
 class ExportPage(NamedTuple):
-    """A page of threads, those that `export_thread` has to read, and where the next page begins, if there is one."""
+    """A page of threads, and where the next page begins, if there is one.
 
-    threads: Sequence[ExportedThread]
-    alone: Sequence[str]
+    Each thread comes with all its lines, or with None if `export_thread` has to read them.
+    """
+
+    threads: Sequence[tuple[str, Sequence[str] | None]]
     after: ExportStart | None
 
 
@@ -85,7 +80,7 @@ def export_page(d: SqlDialect, start: ExportStart) -> Steps[ExportPage]:
     if d.layout == "citus":
         (ids,) = yield d.ask("thread_ids", **within._asdict(), threads=PAGE)
         after = ExportStart(within._replace(bottom=right_above(ids[-1][0]))) if ids else None
-        return ExportPage([], [d.own_thread_id(stored) for (stored,) in ids], after)
+        return ExportPage([(d.own_thread_id(stored), None) for (stored,) in ids], after)
     pages = list(zip(KINDS, start.rows, strict=True))
     first = d.own_thread_id(within.bottom)
     asked = [d.stored_rows(kind.name, {"thread_id": first, **kind.key}, most) for kind, most in pages]
@@ -97,18 +92,18 @@ def export_page(d: SqlDialect, start: ExportStart) -> Steps[ExportPage]:
         for row in rows:
             if row[0] in lines:
                 lines[row[0]].append(_line(d, kind, row))
-    threads = [ExportedThread(d.own_thread_id(stored), each) for stored, each in lines.items()]
+    threads = [(d.own_thread_id(stored), each) for stored, each in lines.items()]
     if not replies[0] or not full:
-        return ExportPage(threads, [], None)
+        return ExportPage(threads, None)
     if not threads:
         stored = replies[0][0][0]
-        return ExportPage([], [d.own_thread_id(stored)], ExportStart(within._replace(bottom=right_above(stored))))
+        return ExportPage([(d.own_thread_id(stored), None)], ExportStart(within._replace(bottom=right_above(stored))))
     size = sum(_size(kind, row) for kind, rows in zip(KINDS, replies, strict=True) for row in rows)
     most = rows_after(max(start.rows), size)
     used = [sum(row[0] in lines for row in rows) for rows in replies]
     # So that the pages of all kinds end at about the same thread.
     following = [min(most, most * number // max(used) + FIRST) for number in used]
-    return ExportPage(threads, [], ExportStart(within._replace(bottom=end), following))
+    return ExportPage(threads, ExportStart(within._replace(bottom=end), following))
 
 
 @operation("snapshot", joins=False)

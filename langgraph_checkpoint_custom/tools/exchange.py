@@ -294,9 +294,8 @@ def _all_threads(saver: CheckpointSaver) -> Iterator[tuple[CheckpointSaver, str,
     for within in d.ranges():
         start: ExportStart | None = ExportStart(within)
         while start is not None:
-            threads, alone, start = driver.run(export_page(d, start))
+            threads, start = driver.run(export_page(d, start))
             yield from ((saver, thread_id, lines) for thread_id, lines in threads)
-            yield from ((saver, thread_id, None) for thread_id in alone)
 
 
 def _named(thread_id: str, tenant: str) -> str:
