@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from functools import partial
 from random import shuffle
 from typing import Any, Protocol, TypeVar
@@ -146,7 +146,7 @@ def sweep_operations(
     d: SqlDialect,
     codec: ValueCodec,
     keep: Retention,
-    now: datetime,
+    now: float,
     *,
     dry_run: bool,
     tenants: bool,
@@ -169,7 +169,7 @@ def sweep_operations(
         shuffle(dialects)
     regular, named = named is not None, set() if named is None else named
     for each in dialects:
-        swept = yield from _sweep(each, codec, keep, limits, now.timestamp(), named, regular=regular, dry_run=dry_run)
+        swept = yield from _sweep(each, codec, keep, limits, now, named, regular=regular, dry_run=dry_run)
         all_of_them.add(swept)
     while not dry_run and (yield give_back_pages(d)):
         yield from limits.rest()
@@ -406,11 +406,6 @@ def _leave(thread_id: str, error: CorruptCheckpoint) -> None:
     _LOG.warning("a sweep leaves thread %r as it is: %s", thread_id, error)
 
 
-def now() -> datetime:
-    """The current time, in UTC."""
-    return datetime.now(timezone.utc)
-
-
 class _Stopped(Exception):
     """Ends a sweep whose saver is being closed."""
 
@@ -480,7 +475,7 @@ class Sweeper:
             return answer
 
         try:
-            sweep = sweep_operations(d, codec, self._keep, now(), dry_run=False, tenants=True, named=self._named)
+            sweep = sweep_operations(d, codec, self._keep, time.time(), dry_run=False, tenants=True, named=self._named)
             done = follow(sweep, run)
             _LOG.info("a sweep finished: %s", done)
         except _Stopped:

@@ -8,6 +8,7 @@ module contains no SQL and opens no connection.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, get_args
@@ -66,7 +67,7 @@ from langgraph_checkpoint_custom.operations.thread_states import (
     waiting_threads,
 )
 from langgraph_checkpoint_custom.pairs import awaited, iterated
-from langgraph_checkpoint_custom.retention import Retention, now, sweep_operations
+from langgraph_checkpoint_custom.retention import Retention, sweep_operations
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
@@ -97,7 +98,9 @@ class ThreadMethods(Lifecycle):
         Returns:
             The numbers of threads and checkpoints that were deleted, and the bytes that were freed.
         """
-        return self._run(sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants))
+        return self._run(
+            sweep_operations(self._dialect, self._codec, keep, time.time(), dry_run=dry_run, tenants=tenants)
+        )
 
     asweep = awaited(sweep)
 
@@ -143,7 +146,7 @@ class ThreadMethods(Lifecycle):
 
     def sweep_status(self) -> SweepStatus:
         """Return when the last sweep ended and how many threads are due, of those without a tenant or of one tenant."""
-        return self._run(sweep_status(self._dialect, now().timestamp()))
+        return self._run(sweep_status(self._dialect, time.time()))
 
     asweep_status = awaited(sweep_status)
 
@@ -510,7 +513,7 @@ def _first_threads(
     until: datetime | None,
 ) -> ThreadPage | None:
     prefix = thread_text(prefix, "prefix")
-    period = _time("since", since, _FIRST), _time("until", until, _LAST)
+    period = _limit("since", since, _FIRST), _limit("until", until, _LAST)
     if limit == 0:
         return None
     page = ThreadPage(AFTER_ALL, "", (), RECORDS if limit is None else min(limit, RECORDS), prefix)
@@ -520,15 +523,15 @@ def _first_threads(
     page = page._replace(before=AFTER_ALL if ceiling is None else ceiling, thread_below=thread_below)
     if since is None and until is None:
         return page
-    return page._replace(below=ids_between(*(time.timestamp() for time in period)), period=period).next_range()
+    return page._replace(below=ids_between(*(each.timestamp() for each in period)), period=period).next_range()
 
 
 _FIRST, _LAST = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (1970, 9999))
 
 
-def _time(name: str, time: datetime | None, otherwise: datetime) -> datetime:
-    if time is None:
+def _limit(name: str, moment: datetime | None, otherwise: datetime) -> datetime:
+    if moment is None:
         return otherwise
-    if not isinstance(time, datetime) or time.tzinfo is None:
-        raise ConfigError(f"{name} must be a datetime with a zone, such as datetime.now(timezone.utc), not {time!r}")
-    return min(max(time, _FIRST), _LAST)
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise ConfigError(f"{name} must be a datetime with a zone, such as datetime.now(timezone.utc), not {moment!r}")
+    return min(max(moment, _FIRST), _LAST)

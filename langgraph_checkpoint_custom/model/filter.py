@@ -83,10 +83,10 @@ def _plain(value: Any) -> Any:
 
 
 @lru_cache(maxsize=1000)
-def _projected(key: str) -> str:
+def projected(key: str) -> str:
     """A key as it is in the projection: text without JSON escapes, so that both databases read it the same way."""
     if len(key) > LONG_NAME:
-        _projected.cache_clear()
+        projected.cache_clear()
     return key if _PLAIN.issuperset(key) else quote(key, safe="", errors="surrogatepass")
 
 
@@ -101,7 +101,7 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
                 text = canonical(value) if key != _UNKNOWN else None
             # A serializer may change a lone surrogate. Here it looks like half of a valid pair, so neither is known.
             known = text is not None and len(text) <= LONGEST and "\\ud" not in text
-            projection[_projected(key)] = text if known else None
+            projection[projected(key)] = text if known else None
     if only is not None:
         projection[MORE] = None
     pairs = [
@@ -113,7 +113,7 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
 
 def hide(projection: Mapping[str, str | None], only: Collection[str]) -> dict[str, str | None]:
     """Restrict a projection to the keys in `only`; the others stay unreadable in the database."""
-    names = set(map(_projected, only))
+    names = set(map(projected, only))
     return {key: value for key, value in projection.items() if key in names} | {MORE: None}
 
 
@@ -189,11 +189,6 @@ def _kind(text: str | None) -> type | None:
     return None if not text else str if text[0] == '"' else float if text[0] in "-0123456789" else None
 
 
-def projected_keys(keys: Iterable[str]) -> list[str]:
-    """The keys as they are in the projection, without duplicates."""
-    return list(dict.fromkeys(map(_projected, keys)))
-
-
 def narrowing(conditions: Iterable[Condition], *, contains: bool) -> Sequence[Mapping[str, Any]]:
     """The part of a filter that the database compares with the projection: a key of it, and what its value must be.
 
@@ -207,14 +202,14 @@ def narrowing(conditions: Iterable[Condition], *, contains: bool) -> Sequence[Ma
     compares dicts and lists without an operator.
     """
     return [
-        {"key": _projected(each.key), **_bounds(each)} for each in conditions if _is_projected(each, contains=contains)
+        {"key": projected(each.key), **_bounds(each)} for each in conditions if _is_projected(each, contains=contains)
     ]
 
 
 def equal_texts(conditions: Iterable[Condition], *, contains: bool) -> dict[str, Collection[str]]:
     """The keys of the projection for which a filter lists the values, with the texts of these."""
     return {
-        _projected(each.key): each.texts
+        projected(each.key): each.texts
         for each in conditions
         if each.operator in ("", "$eq", "$in") and _is_projected(each, contains=contains)
     }

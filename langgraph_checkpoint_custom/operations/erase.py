@@ -27,9 +27,6 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 # Checkpoints that match, for one statement.
 MATCHES = 1_000
 
-FIRST = first_page(None, None, None, None, MATCHES)
-"""The first page of all checkpoints."""
-
 
 class ErasedThread(NamedTuple):
     """A thread that was deleted, or would be, with what it had right before.
@@ -78,7 +75,7 @@ def erase_operations(
     erased = Erased()
     for own in (yield from dialects_of_tenants(d, tenants, must_be_all=True)):
         seen, unreadable = set[str](), set[str]()
-        page: Page | None = FIRST
+        page: Page | None = first_page(None, None, None, None, MATCHES)
         while page is not None:
             found: HistoryReply = yield history_page(own, codec, page, conditions, everything=True)
             for thread_id in dict.fromkeys(record.thread_id for record in found.records):

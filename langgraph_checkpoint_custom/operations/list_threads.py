@@ -224,8 +224,13 @@ def tenants(d: SqlDialect, *, must_be_all: bool = False) -> Steps[list[str]]:
             raise ConfigError(
                 f"{_HIDDEN}: use the role that owns the tables, or leave tenants out (tenants=False, --no-tenants)"
             )
-        if hides:
-            _say_that_tenants_are_hidden(d)
+        if hides and d not in _WARNED:
+            _WARNED.add(d)
+            _LOG.warning(
+                "%s, so only those without a tenant are included; use the role that owns the tables, or for_tenant() "
+                "for each tenant",
+                _HIDDEN,
+            )
     found: list[str] = []
     above = chr(ord(TENANT_MARK) + 1)
     (within,) = d.ranges() if d.tenant else (Range(TENANT_MARK, above),)
@@ -235,17 +240,6 @@ def tenants(d: SqlDialect, *, must_be_all: bool = False) -> Steps[list[str]]:
             return found
         found.append(rows[0][0].split(TENANT_MARK)[1])
         within = within._replace(bottom=f"{TENANT_MARK}{found[-1]}{above}")
-
-
-def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
-    if d in _WARNED:
-        return
-    _WARNED.add(d)
-    _LOG.warning(
-        "%s, so only those without a tenant are included; use the role that owns the tables, or for_tenant() for each "
-        "tenant",
-        _HIDDEN,
-    )
 
 
 def dialects_of_tenants(d: SqlDialect, tenants_too: bool, *, must_be_all: bool = False) -> Operations[list[SqlDialect]]:

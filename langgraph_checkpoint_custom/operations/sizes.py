@@ -8,7 +8,7 @@ The database counts the rows of each kind and channel of a thread. Everything el
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, NamedTuple, TypeVar
 
@@ -148,15 +148,9 @@ class Total:
         return self.rows["value"], self.rows["chunk"], self.rows["write"], self.bytes
 
 
-class Totals(defaultdict[K, Total]):
-    """Sums by thread, namespace, channel or table."""
-
-    def __init__(self, totals: Iterable[tuple[K, Total]] = ()) -> None:
-        super().__init__(Total, totals)
-
-    def largest(self, limit: int) -> list[tuple[K, Total]]:
-        """Return those with most bytes, the largest first."""
-        return nsmallest(limit, self.items(), key=lambda item: (-item[1].bytes, item[0]))
+def _largest(totals: Mapping[K, Total], limit: int) -> list[tuple[K, Total]]:
+    """Return those with most bytes, the largest first."""
+    return nsmallest(limit, totals.items(), key=lambda item: (-item[1].bytes, item[0]))
 
 
 @operation("read")
@@ -190,14 +184,15 @@ def sizes_of_thread(d: SqlDialect, thread_id: str, limit: int) -> Steps[Thread]:
     Rows: all rows of the thread are counted.
     """
     (rows,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
-    namespaces, channels = Totals[str](), Totals[tuple[str, str]]()
+    namespaces = defaultdict[str, Total](Total)
+    channels = defaultdict[tuple[str, str], Total](Total)
     for row in map(SizeRow._make, rows):
         namespaces[row.checkpoint_ns].add(row)
         if row.channel is not None:
             channels[row.checkpoint_ns, row.channel].add(row)
     return Thread(
-        [NamespaceSize(ns, *total.of_checkpoints()) for ns, total in namespaces.largest(limit)],
-        [ChannelSize(*where, *total.of_channel()) for where, total in channels.largest(limit)],
+        [NamespaceSize(ns, *total.of_checkpoints()) for ns, total in _largest(namespaces, limit)],
+        [ChannelSize(*where, *total.of_channel()) for where, total in _largest(channels, limit)],
     )
 
 
@@ -208,7 +203,8 @@ def sizes_of_store(d: SqlDialect, limit: int, tenants: Iterable[str] = ()) -> St
     Round trips: 2 for each page of threads.
     Rows: all rows are counted; values are not read.
     """
-    tables, threads, channels = Totals[str](), Totals[tuple[str, str]](), Totals[str]()
+    tables, channels = defaultdict[str, Total](Total), defaultdict[str, Total](Total)
+    threads = defaultdict[tuple[str, str], Total](Total)
     for own in (d, *map(d.for_tenant, tenants)):
         for within in own.ranges():
             page: Range | None = within
@@ -220,12 +216,12 @@ def sizes_of_store(d: SqlDialect, limit: int, tenants: Iterable[str] = ()) -> St
                     threads[own.tenant, own.own_thread_id(row.thread_id)].add(row)
                     if row.channel is not None:
                         channels[row.channel].add(row)
-                threads = Totals(threads.largest(limit))
+                threads = defaultdict(Total, _largest(threads, limit))
                 page = following
     return Store(
         [TableSize(table, sum(tables[table].rows.values()), tables[table].bytes) for table in TABLES],
-        [LargeThread(tenant, name, *total.of_checkpoints()) for (tenant, name), total in threads.largest(limit)],
-        [ChannelSize(None, channel, *total.of_channel()) for channel, total in channels.largest(limit)],
+        [LargeThread(tenant, name, *total.of_checkpoints()) for (tenant, name), total in _largest(threads, limit)],
+        [ChannelSize(None, channel, *total.of_channel()) for channel, total in _largest(channels, limit)],
     )
 
 

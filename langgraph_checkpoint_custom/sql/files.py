@@ -32,7 +32,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.filter import projected_keys
+from langgraph_checkpoint_custom.model.filter import projected
 
 DEFAULT_SCHEMA = "langgraph_checkpoint"
 
@@ -129,7 +129,7 @@ def searchable_keys(keys: Sequence[str]) -> list[str]:
     """Return the keys that `setup` is called with, each once, as the projection spells them."""
     if isinstance(keys, str) or not isinstance(keys, Collection) or not all(isinstance(key, str) for key in keys):
         raise ConfigError(f"searchable must be a list of metadata keys, such as ['user'], not {keys!r}")
-    return projected_keys(keys)
+    return list(dict.fromkeys(map(projected, keys)))
 
 
 def index_of(key: str) -> str:

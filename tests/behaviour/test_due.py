@@ -78,7 +78,7 @@ class Sweeps:
         self.ran.clear()
         self.visits = 0
         d, _, codec = self.saver.backend
-        operations = sweep_operations(d, codec, self.keep, at, dry_run=dry_run, tenants=True, named=named)
+        operations = sweep_operations(d, codec, self.keep, at.timestamp(), dry_run=dry_run, tenants=True, named=named)
         answer = None
         while True:
             try:

@@ -83,7 +83,7 @@ async def test_a_checkpoint_that_a_prune_has_hidden_is_searched(client: Client) 
 
 def test_it_works_in_pages_and_can_be_started_again(saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_checkpoint_custom.operations.pages.REACH", 7)
-    monkeypatch.setattr(erase, "FIRST", erase.FIRST._replace(limit=3))
+    monkeypatch.setattr(erase, "MATCHES", 3)
     for number in range(10):
         fill(saver, f"t{number}", *(["ada", "ada"] if number % 2 else ["bo"]))
     operations = erase_operations(saver.backend.dialect, saver.backend.values, ADA, dry_run=False, tenants=True)

@@ -18,7 +18,7 @@ ONE, LIST = keys.LONG_NAME, keys.LONG_NAMES
     ("cached", "ordinary", "long"),
     [
         (metadata._kind, "short", lambda n: f"{n}é{'y' * ONE}"),
-        (filter._projected, "short", lambda n: f"{n}é{'y' * ONE}"),
+        (filter.projected, "short", lambda n: f"{n}é{'y' * ONE}"),
         (keys.channel_text, "short", lambda n: f"{n}é{'y' * ONE}"),
         (keys.channel_texts, ("short", "also"), lambda n: (str(n), "y" * LIST)),
         (postgres_dialect._names_text, ("short", "also"), lambda n: (str(n), "y" * LIST)),
