@@ -169,8 +169,9 @@ def sweep_operations(
         shuffle(dialects)
     regular, named = named is not None, set() if named is None else named
     for each in dialects:
-        swept = yield from _sweep(each, codec, keep, limits, now, named, regular=regular, dry_run=dry_run)
-        all_of_them.add(swept)
+        sweep = _Sweep(each, codec, keep, limits, now, dry_run=dry_run)
+        yield from sweep.run(named, regular=regular)
+        all_of_them.add(sweep.swept)
     while not dry_run and (yield give_back_pages(d)):
         yield from limits.rest()
     return all_of_them
@@ -234,172 +235,164 @@ class _Limits:
                     yield from self.pause()
 
 
-def _policy(keep: Retention) -> Policy:
-    """Return what decides about each thread alone."""
-    older_than = None if keep.older_than is None else keep.older_than.total_seconds()
-    return Policy(older_than, keep.keep_last, wanted(keep.filter), keep.keep_waiting)
+class _Sweep:
+    """A sweep of the threads of one tenant, or of those without a tenant; `swept` is what it has done so far."""
 
+    def __init__(
+        self, d: SqlDialect, codec: ValueCodec, keep: Retention, limits: _Limits, begun: float, *, dry_run: bool
+    ) -> None:
+        older_than = None if keep.older_than is None else keep.older_than.total_seconds()
+        # What decides about each thread alone.
+        self._policy = Policy(older_than, keep.keep_last, wanted(keep.filter), keep.keep_waiting)
+        self._d, self._codec, self._keep = d, codec, keep
+        self._limits, self._begun, self._dry_run = limits, begun, dry_run
+        self._seen: set[str] = set()  # By a dry run: a thread may be due and have grown.
+        self.swept = Swept()
 
-def _sweep(
-    d: SqlDialect,
-    codec: ValueCodec,
-    keep: Retention,
-    limits: _Limits,
-    begun: float,
-    named: set[str],
-    *,
-    regular: bool,
-    dry_run: bool,
-) -> Operations[Swept]:
-    """The operations for the threads of one tenant, or for those without a tenant."""
-    swept, policy = Swept(), _policy(keep)
-    name = policy.name()
-    last: LastSweep | None = yield last_sweep(d)
-    # A clock that was ahead has made threads due in a far future.
-    if last is not None and not 0 < last.armed_at <= begun + LATE:
-        last = None
-    # Whether it leaves all threads to the policy that they are armed for, and visits those that are due.
-    is_guest = False
-    if last is not None and last.policy != name:
-        is_recent = begun < last.armed_at + DAY
-        is_guest = is_recent and regular
-        if is_recent and not dry_run and last.policy not in named:
+    def run(self, named: set[str], *, regular: bool) -> Operations[None]:
+        """The operations of the sweep."""
+        d, begun, dry_run, keep, pages = self._d, self._begun, self._dry_run, self._keep, self._limits.pages
+        last, is_guest = yield from self._last_sweep(named, regular=regular)
+        armed = None if dry_run else (yield from self._arm(last, is_guest=is_guest))
+        if dry_run and last is None:  # A sweep would arm all threads first.
+            yield from pages(partial(ids_page, d), d.ranges(), self._visit)
+        else:
+            yield from pages(partial(due_page, d, begun), [BEFORE_ALL], self._visit)
+        if dry_run and last is not None and keep.keep_last is not None and self.swept.complete:
+            yield from pages(partial(grown_page, d), [grown_since(last.started_at, begun)], self._visit)
+        if keep.max_bytes is not None:
+            self.swept.threads = self.swept.deleted_threads
+            yield from self._limit_bytes(keep.max_bytes)
+        if armed is not None and self.swept.complete:
+            yield note_sweep(d, armed._replace(finished_at=time.time()))
+
+    def _last_sweep(self, named: set[str], *, regular: bool) -> Operations[tuple[LastSweep | None, bool]]:
+        """Return the last sweep, None if all threads are due, and whether this sweep is a guest.
+
+        A guest leaves all threads to the policy that they are armed for, and visits those that are due.
+        """
+        name = self._policy.name()
+        last: LastSweep | None = yield last_sweep(self._d)
+        # A clock that was ahead has made threads due in a far future.
+        if last is None or not 0 < last.armed_at <= self._begun + LATE:
+            return None, False
+        if last.policy == name:
+            return last, False
+        is_recent = self._begun < last.armed_at + DAY
+        if is_recent and not self._dry_run and last.policy not in named:
             named.add(last.policy)
             _LOG.warning(
                 "two retentions sweep %s on one day, %s and %s; give all its savers and commands the same",
-                d.location,
+                self._d.location,
                 last.policy,
                 name,
             )
-        if not is_guest:  # All threads are due.
-            last = None
-    seen: set[str] = set()  # By a dry run: a thread may be due and have grown.
+        is_guest = is_recent and regular
+        return last if is_guest else None, is_guest
 
-    def visit(thread_ids: Sequence[str]) -> Operations[bool]:
-        waiting = [each for each in thread_ids if each not in seen]
-        if dry_run:
-            seen.update(waiting)
+    def _arm(self, last: LastSweep | None, *, is_guest: bool) -> Operations[LastSweep | None]:
+        """Make all threads due for a new policy, those that have grown otherwise; arm those without a row once a week.
+
+        Returns what is stored about the sweep; a guest stores nothing.
+        """
+        d, begun, policy = self._d, self._begun, self._policy.name()
+
+        def arm(thread_ids: Sequence[str], *, hasten: bool) -> Operations[bool]:
+            held: Sequence[str] = yield arm_threads(d, thread_ids, begun, hasten=hasten)
+            for thread_id in held:
+                yield hasten_thread(d, thread_id)
+            return True
+
+        if last is None:
+            yield begin_policy(d, policy)
+        elif self._keep.keep_last is not None:
+            grown = grown_since(last.started_at, begun)
+            yield from self._limits.pages(partial(grown_page, d), [grown], partial(arm, hasten=True))
+        if is_guest:
+            return None
+        armed_at = 0.0 if last is None else last.armed_at
+        if armed_at + WEEK <= begun:
+            yield from self._limits.pages(partial(ids_page, d), d.ranges(), partial(arm, hasten=last is None))
+            armed_at = begun
+        armed = LastSweep(policy, armed_at, begun, None)
+        yield note_sweep(d, armed)
+        return armed
+
+    def _visit(self, thread_ids: Sequence[str]) -> Operations[bool]:
+        """Visit the threads of a page; returns False if a limit has ended the sweep."""
+        waiting = [each for each in thread_ids if each not in self._seen]
+        if self._dry_run:
+            self._seen.update(waiting)
         for at in range(0, len(waiting), TOGETHER):
             some = waiting[at : at + TOGETHER]
-            allowed = some[: limits.allow(len(some))]
-            if not ((yield from visit_some(allowed)) and allowed == some):
-                swept.complete = False
+            allowed = some[: self._limits.allow(len(some))]
+            if not ((yield from self._visit_some(allowed)) and allowed == some):
+                self.swept.complete = False
                 return False
         return True
 
-    def visit_some(thread_ids: Sequence[str]) -> Operations[bool]:
+    def _visit_some(self, thread_ids: Sequence[str]) -> Operations[bool]:
+        """Visit threads: those that stay as they are together, the others one by one."""
         if not thread_ids:
             return True
+        d, codec, policy, begun, limits = self._d, self._codec, self._policy, self._begun, self._limits
         try:
             found: Sequence[Verdict] = yield kept_threads(d, codec, thread_ids, policy, begun)
         except CorruptCheckpoint:  # One of them is damaged.
             found = ()
         kept = {each.thread_id for each in found}
         limits.has_read()
-        if found and not dry_run:
+        if found and not self._dry_run:
             yield rearm_threads(d, found)
-        swept.threads += sum(each.applies for each in found)
+        self.swept.threads += sum(each.applies for each in found)
         for thread_id in [each for each in thread_ids if each not in kept]:
             yield from limits.rest()
             if limits.is_over():
                 return False
             try:
-                swept.add((yield (look_at_thread if dry_run else sweep_thread)(d, codec, thread_id, policy, begun)))
+                visit = look_at_thread if self._dry_run else sweep_thread
+                self.swept.add((yield visit(d, codec, thread_id, policy, begun)))
             except CorruptCheckpoint as error:
                 _leave(thread_id, error)
-                if not dry_run:
+                if not self._dry_run:
                     yield put_off(d, thread_id, begun + WEEK)
         yield from limits.rest()
         return True
 
-    armed = None if dry_run else (yield from _arm(d, name, last, begun, keep, limits, is_guest=is_guest))
-    if dry_run and last is None:  # A sweep would arm all threads first.
-        yield from limits.pages(partial(ids_page, d), d.ranges(), visit)
-    else:
-        yield from limits.pages(partial(due_page, d, begun), [BEFORE_ALL], visit)
-    if dry_run and last is not None and keep.keep_last is not None and swept.complete:
-        yield from limits.pages(partial(grown_page, d), [grown_since(last.started_at, begun)], visit)
-    if keep.max_bytes is not None:
-        swept.threads = swept.deleted_threads
-        yield from _limit_bytes(d, codec, keep, keep.max_bytes, swept, limits, dry_run=dry_run)
-    if armed is not None and swept.complete:
-        yield note_sweep(d, armed._replace(finished_at=time.time()))
-    return swept
+    def _limit_bytes(self, max_bytes: int) -> Operations[None]:
+        """Delete the threads that do not fit, of all that match."""
+        d, swept = self._d, self.swept
+        gone = {thread_id for _, thread_id in swept.would_delete}
 
+        def read(page: ThreadPage) -> Operation[ThreadsReply]:
+            return threads_page(d, self._codec, page, self._policy.wanted, even_unreadable=True)
 
-def _arm(
-    d: SqlDialect,
-    policy: str,
-    last: LastSweep | None,
-    begun: float,
-    keep: Retention,
-    limits: _Limits,
-    *,
-    is_guest: bool,
-) -> Operations[LastSweep | None]:
-    """Make all threads due for a new policy, those that have grown otherwise; arm those without a row once a week.
-
-    Returns what is stored about the sweep; a guest stores nothing.
-    """
-
-    def arm(thread_ids: Sequence[str], *, hasten: bool) -> Operations[bool]:
-        held: Sequence[str] = yield arm_threads(d, thread_ids, begun, hasten=hasten)
-        for thread_id in held:
-            yield hasten_thread(d, thread_id)
-        return True
-
-    if last is None:
-        yield begin_policy(d, policy)
-    elif keep.keep_last is not None:
-        yield from limits.pages(
-            partial(grown_page, d), [grown_since(last.started_at, begun)], partial(arm, hasten=True)
-        )
-    if is_guest:
-        return None
-    armed_at = 0.0 if last is None else last.armed_at
-    if armed_at + WEEK <= begun:
-        yield from limits.pages(partial(ids_page, d), d.ranges(), partial(arm, hasten=last is None))
-        armed_at = begun
-    armed = LastSweep(policy, armed_at, begun, None)
-    yield note_sweep(d, armed)
-    return armed
-
-
-def _limit_bytes(
-    d: SqlDialect, codec: ValueCodec, keep: Retention, max_bytes: int, swept: Swept, limits: _Limits, *, dry_run: bool
-) -> Operations[None]:
-    """Delete the threads that do not fit, of all that match."""
-    gone = {thread_id for _, thread_id in swept.would_delete}
-
-    def read(page: ThreadPage) -> Operation[ThreadsReply]:
-        return threads_page(d, codec, page, wanted(keep.filter), even_unreadable=True)
-
-    def visit(records: Sequence[ThreadRecord]) -> Operations[bool]:
-        thread_ids = [record.thread_id for record in records if record.thread_id not in gone]
-        sizes: Mapping[str, Counted] = yield sizes_of_threads(d, thread_ids)
-        for thread_id, (size, _) in sizes.items():
-            room = max_bytes - swept.kept_bytes
-            if size.bytes <= room:
-                is_gone = False
-            elif dry_run:
-                is_gone = not (yield labels_of_thread(d, thread_id))
-            else:
-                try:
-                    is_gone = yield delete_unless_it_fits(d, thread_id, room)
-                except CorruptCheckpoint as error:
+        def visit(records: Sequence[ThreadRecord]) -> Operations[bool]:
+            thread_ids = [record.thread_id for record in records if record.thread_id not in gone]
+            sizes: Mapping[str, Counted] = yield sizes_of_threads(d, thread_ids)
+            for thread_id, (size, _) in sizes.items():
+                room = max_bytes - swept.kept_bytes
+                if size.bytes <= room:
                     is_gone = False
-                    _leave(thread_id, error)
-            swept.threads += 1
-            if not is_gone:
-                swept.kept_bytes += size.bytes
-            else:
-                swept.add(Swept(0, 1, size.checkpoints, size.bytes))
-                if dry_run:
-                    swept.would_delete.append((d.tenant, thread_id))
-            yield from limits.rest()
-        return True
+                elif self._dry_run:
+                    is_gone = not (yield labels_of_thread(d, thread_id))
+                else:
+                    try:
+                        is_gone = yield delete_unless_it_fits(d, thread_id, room)
+                    except CorruptCheckpoint as error:
+                        is_gone = False
+                        _leave(thread_id, error)
+                swept.threads += 1
+                if not is_gone:
+                    swept.kept_bytes += size.bytes
+                else:
+                    swept.add(Swept(0, 1, size.checkpoints, size.bytes))
+                    if self._dry_run:
+                        swept.would_delete.append((d.tenant, thread_id))
+                yield from self._limits.rest()
+            return True
 
-    yield from limits.pages(read, [ThreadPage(AFTER_ALL, "", (), PAGE)], visit)
+        yield from self._limits.pages(read, [ThreadPage(AFTER_ALL, "", (), PAGE)], visit)
 
 
 def _leave(thread_id: str, error: CorruptCheckpoint) -> None:
