@@ -68,8 +68,6 @@ TOGETHER = 50
 DAY = 86_400.0
 # Seconds; the claim of the sweeping process lasts at least this long. After that, another process may sweep.
 SWEEPER_TTL = 60.0
-# Operations of a sweep that read a page of threads. After each, the claim is renewed.
-_PAGES = {"ids_page", "grown_page", "due_page", "threads_page"}
 # Seconds that a sweep works on SQLite before it leaves the file to others, for half as long. Writers that wait look at
 # the file every few milliseconds.
 WORK = 0.01
@@ -454,18 +452,21 @@ class Sweeper:
 
     def _sweep(self, d: SqlDialect, driver: Driver, codec: ValueCodec) -> None:
         token = secrets.token_hex(16)
-        ttl_seconds = max(SWEEPER_TTL, self._keep.every / 2) + self._keep.pause
+        lasts = max(SWEEPER_TTL, self._keep.every / 2)
+        ttl_seconds = lasts + self._keep.pause
         driver.run(take_claim(d, _SWEEPER, token, "sweep", ttl_seconds))
+        renewed = time.monotonic()
 
         def run(asked: Operation[Any] | Pause) -> Any:
+            nonlocal renewed
             if self._stopped.is_set():
                 raise _Stopped
             if isinstance(asked, Pause):
                 return self._stopped.wait(asked.seconds)
-            answer = driver.run(asked)
-            if asked.name in _PAGES:
+            if time.monotonic() > renewed + lasts / 3:
                 driver.run(renew_claim(d, _SWEEPER, token, ttl_seconds))
-            return answer
+                renewed = time.monotonic()
+            return driver.run(asked)
 
         try:
             sweep = sweep_operations(d, codec, self._keep, time.time(), dry_run=False, tenants=True, named=self._named)

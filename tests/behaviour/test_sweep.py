@@ -258,6 +258,24 @@ def test_only_one_process_sweeps_at_a_time(store: Store) -> None:
         assert saver.backend.driver.run(release_claim(saver.backend.dialect, retention._SWEEPER, "another"))
 
 
+def test_a_sweep_renews_its_claim_between_two_threads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of long threads may take longer than the claim lasts."""
+    monkeypatch.setattr("langgraph_checkpoint_custom.retention.SWEEPER_TTL", 0.0)
+    names: list[str] = []
+    with store.open() as saver:
+        saver.setup()
+        for number in range(3):
+            put(saver, f"t{number}", 1, days=2)
+        keep = Retention(older_than=DAY, every=1e-6)
+        with store.open(retention=keep, on_operation=lambda event: names.append(event.name)):
+            deadline = time.monotonic() + 150
+            while saver.count_threads():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)  # Until they are deleted.
+    first = names.index("sweep_thread")
+    assert names[first : first + 5] == ["sweep_thread", *["renew_claim", "sweep_thread"] * 2]
+
+
 @pytest.mark.filterwarnings("ignore:unclosed saver:ResourceWarning")
 def test_automatic_sweeps_do_not_keep_a_saver_alive(store: Store) -> None:
     saver = store.open(retention=Retention(older_than=DAY, every=0.02))
