@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Generator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,12 @@ ONE_DATABASE = "adapters/", "cli/", "graphs/", "moving/", "server/", "ui/test_br
 
 
 def _path(item: pytest.Item) -> str:
-    return item.path.relative_to(Path(__file__).parent).as_posix()
+    return _relative(item.path)
+
+
+@cache
+def _relative(path: Path) -> str:
+    return path.relative_to(Path(__file__).parent).as_posix()
 
 
 def _is_long(item: pytest.Item) -> bool:
