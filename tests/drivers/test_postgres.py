@@ -197,7 +197,7 @@ async def test_ctrl_c_inside_psycopg_costs_no_connection(
             first._pipeline = psycopg.Pipeline(first)
         raise KeyboardInterrupt
 
-    with PostgresSaver(postgres_url, min_size=1, max_size=1, pool_timeout=20) as saver:
+    with PostgresSaver(postgres_url, min_size=1, max_size=1, pool_timeout=150) as saver:
         client = Client(saver, "sync")
         await store_and_read(client, "before")
         monkeypatch.setattr(*where, interrupted)

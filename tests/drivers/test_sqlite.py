@@ -107,7 +107,7 @@ def arguments(thread_id: str) -> tuple[RunnableConfig, Checkpoint, Any, Any]:
     return generate_config(thread_id), a_checkpoint(), generate_metadata(), {"a": "1"}
 
 
-@pytest.mark.parametrize("busy_timeout", [5.0, float("inf")])
+@pytest.mark.parametrize("busy_timeout", [150.0, float("inf")])
 @pytest.mark.parametrize("api", APIS)
 async def test_a_write_of_another_process_delays_but_does_not_fail_a_call(
     path: Path, api: str, busy_timeout: float

@@ -175,7 +175,7 @@ async def test_many_calls_wait_for_another_process_together(
 ) -> None:
     """Those that have waited behind another call do not wait once more."""
     monkeypatch.setattr(sqlite_workers, "MOST", 5)
-    with SqliteSaver(path, busy_timeout=2) as saver:
+    with SqliteSaver(path, busy_timeout=0.3) as saver:
         saver.setup()
         with locked(path):
             work = [put(f"t {number}") for number in range(40)]

@@ -41,7 +41,7 @@ def programs() -> Path:
 
 def as_user(command: Sequence[str]) -> tuple[int, str]:
     """Run a command as the servers' user; returns its exit code and its output."""
-    environment = {"PATH": os.defpath, "LC_ALL": "C"}
+    environment = {"PATH": os.defpath, "LC_ALL": "C", "PGCTLTIMEOUT": "300"}
     with tempfile.TemporaryFile() as output:
         if os.geteuid() == 0:
             ended = subprocess.run(

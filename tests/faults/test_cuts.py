@@ -247,11 +247,11 @@ async def test_a_lost_reply_is_reported_if_no_connection_can_be_made_any_more(
     postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, api: str
 ) -> None:
     with faulty(postgres_url) as proxy:
-        async with PostgresSaver(proxy.url, max_size=1, connect_timeout=2) as saver:
-            monkeypatch.setattr(RetryPolicy, "pause", RetryPolicy(attempts=2).pause)
+        async with PostgresSaver(proxy.url, max_size=1, connect_timeout=2, pool_timeout=1) as saver:
             client = Client(saver, api)
             await fill(client, "t")
             before = rows(watcher)
+            monkeypatch.setattr(RetryPolicy, "pause", RetryPolicy(attempts=2).pause)
             proxy.cut_next("before the answer")
             proxy.connections_to_ignore = 1_000
             with pytest.raises(ConnectionLost, match="no connection to PostgreSQL") as caught:

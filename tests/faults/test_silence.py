@@ -42,8 +42,9 @@ async def test_first_calls_on_a_network_that_drops_packets_fail_together(
             client = Client(saver, api)
             calls = await asyncio.gather(*(client.get_tuple(config(f"t{i}")) for i in range(5)), return_exceptions=True)
             assert [type(call) for call in calls] == [ConnectionLost] * 5
-            assert proxy.connections < 5  # 2, and more on a busy machine; one after the other, they would be 10.
+            assert proxy.connections < 10  # 2, and more on a busy machine; one after the other, they would be 10.
             proxy.connections_to_ignore = 0
+            monkeypatch.undo()
             await fill(client, "t")
 
 

@@ -17,6 +17,7 @@ from langgraph_checkpoint_custom.sql.files import searchable_keys
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid, put
 from tests.conftest import APIS
+from tests.faults.workload import SESSIONS
 from tests.stores import Client, Store
 
 KEYS = ["user", "100 %", "it's", "ümlaut"]
@@ -76,11 +77,11 @@ def reading(url: str) -> Iterator[psycopg.Connection[Any]]:
         connection.rollback()
 
 
-def run_by_hand(url: str, *settings: str) -> None:
+def run_by_hand(url: str) -> None:
     """Run what `lgckpt schema --searchable` prints, a statement at a time."""
     d = PostgresDialect("langgraph_checkpoint")
     with psycopg.connect(url, autocommit=True) as connection:
-        for sql in (*settings, *script(d, len(d.migrations), searchable_keys(KEYS)).split(";\n")):
+        for sql in script(d, len(d.migrations), searchable_keys(KEYS)).split(";\n"):
             connection.execute(sql.encode())
 
 
@@ -96,8 +97,14 @@ def test_an_index_made_by_hand_is_used(own_postgres_url: str) -> None:
 
 def test_an_invalid_index_is_made_again(own_postgres_url: str) -> None:
     store = Store("postgres", own_postgres_url)
-    with reading(own_postgres_url), pytest.raises(psycopg.errors.QueryCanceled):
-        run_by_hand(own_postgres_url, "SET statement_timeout = 500")
+    with ThreadPoolExecutor() as workers, reading(own_postgres_url):
+        by_hand = workers.submit(run_by_hand, own_postgres_url)
+        while not indexes(store):
+            assert not by_hand.done()
+        with psycopg.connect(own_postgres_url) as other:
+            other.execute(f"SELECT pg_cancel_backend(pid){SESSIONS} AND query LIKE '%CREATE INDEX%'")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            by_hand.result(150)
     assert [valid for _, _, valid in indexes(store)] == [False]
     with PostgresSaver(own_postgres_url) as saver:
         assert saver.count_threads(filter={"user": "a"}) == 0
