@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,16 @@ from tests.stores import Store
 def saver(store: Store) -> Iterator[CheckpointSaver]:
     """A saver on an empty store that does not wait for the disk."""
     with store.open(**({"synchronous": "OFF"} if store.kind == "sqlite" else {})) as opened:
+        yield opened
+
+
+@pytest.fixture
+def one_connection(store: Store) -> Iterator[CheckpointSaver]:
+    """A saver with one connection at most, if it has a pool."""
+    options: dict[str, Any] = (
+        {"synchronous": "OFF"} if store.kind == "sqlite" else {"max_size": 1, "pool_timeout": 150.0}
+    )
+    with store.open(**options) as opened:
         yield opened
 
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, metadata, put
-from tests.stores import Client, Store
+from tests.stores import Client
 
 CHANNELS = [f"channel {number}" for number in range(5)]
 
 
 @pytest.fixture
-def saver(store: Store) -> Iterator[CheckpointSaver]:
-    """A saver with one connection, if it has a pool: if that connection is lost, the next call fails."""
-    options: dict[str, Any] = (
-        {"synchronous": "OFF"} if store.kind == "sqlite" else {"max_size": 1, "pool_timeout": 150.0}
-    )
-    with store.open(**options) as opened:
-        yield opened
+def saver(one_connection: CheckpointSaver) -> CheckpointSaver:
+    """If its connection is lost, the next call fails."""
+    return one_connection
 
 
 @pytest.fixture

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.saver import PAGE
 from tests.behaviour.helpers import Database, NextId, config, ids_of, metadata, next_uuid, put, put_chain
-from tests.stores import Client, Store
+from tests.stores import Client
 
 
 @pytest.fixture
-def saver(store: Store) -> Iterator[CheckpointSaver]:
-    """A saver with at most one connection, if it has a pool: a request for a second one would wait forever."""
-    options: dict[str, Any] = (
-        {"synchronous": "OFF"} if store.kind == "sqlite" else {"max_size": 1, "pool_timeout": 150.0}
-    )
-    with store.open(**options) as opened:
-        yield opened
+def saver(one_connection: CheckpointSaver) -> CheckpointSaver:
+    """A request for a second connection would wait forever."""
+    return one_connection
 
 
 def is_idle(database: Database) -> bool:

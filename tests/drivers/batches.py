@@ -13,6 +13,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 
 from langgraph_checkpoint_custom import PostgresSaver
 from tests.behaviour.helpers import config
+from tests.faults.workload import WAITING
 from tests.stores import Client
 
 # Of a saver in these tests.
@@ -21,10 +22,6 @@ CONNECTIONS = 2
 Calls = Sequence[Callable[[], Awaitable[Any]]]
 # Names that mean something in the text of an array.
 ODD = ["", '"', "\\", "{a,b}", "NULL", " x ", "é\n\t", "a\\\"b'"]
-WAITING = (
-    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    " AND backend_type = 'client backend'"
-)
 
 
 def a_checkpoint(number: int, parent: Checkpoint | None = None) -> Checkpoint:

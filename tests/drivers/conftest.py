@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_checkpoint_custom import SqliteSaver
+from tests.faults.conftest import watcher as watcher
 
 
 @pytest.fixture

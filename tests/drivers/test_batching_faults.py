@@ -17,7 +17,6 @@ from tests.behaviour.helpers import config
 from tests.drivers.batches import (
     CONNECTIONS,
     NEW,
-    WAITING,
     Calls,
     a_checkpoint,
     a_life,
@@ -26,6 +25,7 @@ from tests.drivers.batches import (
     outcome,
     with_few,
 )
+from tests.faults.workload import WAITING
 from tests.stores import Client
 
 BROKEN: dict[str, tuple[str, Callable[[Client, str], Awaitable[Any]]]] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -25,8 +24,9 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from tests.conftest import APIS
-from tests.drivers.batches import WAITING, jammed
+from tests.drivers.batches import jammed
 from tests.faults.faulty import faulty
+from tests.faults.workload import WAITING
 from tests.proxy import proxied
 from tests.stores import Client
 
@@ -44,12 +44,6 @@ async def store_and_read(client: Client, thread_id: str) -> None:
     assert (found.checkpoint, found.pending_writes) == (checkpoint, [("task", "a", 1)])
     await client.prune([thread_id])
     assert len(await client.all(generate_config(thread_id))) == 1
-
-
-@pytest.fixture
-def watcher(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        yield connection
 
 
 def sessions(watcher: psycopg.Connection[Any], *, state: str = "%") -> int:

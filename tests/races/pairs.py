@@ -28,6 +28,7 @@ from psycopg import sql
 from langgraph_checkpoint_custom import PostgresSaver
 from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.conftest import made_database, running_postgres
+from tests.faults.workload import WAITING
 from tests.races.calls import Answer, Call, Done, do, retention
 from tests.races.model import NEW, OLD, Model, State, config_of
 from tests.races.plans import LOG
@@ -44,8 +45,6 @@ ITEMS = [f"{index} " + "p" * 500 for index in range(40)]
 
 # The number of the checkpoint that is stored between the statements of an operation.
 ROW = 95
-
-_WAITING = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 def put(
@@ -387,7 +386,7 @@ class Bench:
 
     def waits(self, worker: threading.Thread) -> bool:
         while worker.is_alive():
-            if self._watcher.execute(_WAITING).fetchall():
+            if self._watcher.execute(WAITING).fetchall():
                 return True
         return False
 
