@@ -57,12 +57,15 @@ class BlobCache:
         self, key: Key, cipher: CipherProtocol | None, blobs: KnownBlobs | None, parent_id: str | None = None
     ) -> None:
         """Remember the blobs of a checkpoint, and forget those of its parent; None forgets its own, too."""
-        parent = Key(key.thread_id, key.checkpoint_ns, parent_id)
-        if blobs is None and key not in self.entries and parent not in self.entries:
-            return
+        entry = self.entries.get(key)
+        parent = Key(key.thread_id, key.checkpoint_ns, parent_id) if parent_id else None
+        is_known = entry.blobs is blobs and entry.cipher is cipher if entry else blobs is None
+        if is_known and (parent is None or parent not in self.entries):
+            return  # As with most states: small ones have no blobs, and of larger ones all know the same, `NO_BLOBS`.
         with self._lock:
             self._drop(key)
-            self._drop(parent)
+            if parent:
+                self._drop(parent)
             if blobs is None:
                 return
             entry = _Entry(cipher, blobs, ENTRY + blobs.size)

@@ -1,9 +1,9 @@
 """SQLite over the standard library: how operations run on the connections of `sqlite_connections.py`.
 
 A statement that is a whole operation runs in autocommit, under the lock of the writer. `send` also reads there if the
-lock is free: a second connection would have to read changed pages again. One statement is one read snapshot. Any other
-operation is one transaction, `BEGIN` … `COMMIT` around all that it requests. In WAL mode reads never wait for the
-writer; in other modes they use its connection.
+lock is free: a second connection would have to read changed pages again. Any other operation is one transaction,
+`BEGIN` … `COMMIT` around all that it requests, and so is a form that reads with several statements: one read snapshot.
+In WAL mode reads never wait for the writer; in other modes they use its connection.
 
 An async call encodes where it is called, switches to a worker once and runs there to its end. Async writes that wait
 for the worker share a transaction, in which each has a savepoint.
@@ -19,7 +19,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
-from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections, add_rest, reply
+from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections, reply
 from langgraph_checkpoint_custom.drivers.sqlite_errors import BUSY, code_of
 from langgraph_checkpoint_custom.drivers.sqlite_workers import Call, Workers
 from langgraph_checkpoint_custom.drivers.workers import close_aside
@@ -31,7 +31,6 @@ from langgraph_checkpoint_custom.engine.operation import (
     RoundTrip,
     Row,
     drive,
-    operation_of,
 )
 from langgraph_checkpoint_custom.errors import read_only_error
 from langgraph_checkpoint_custom.forks import register_for_forks
@@ -148,13 +147,15 @@ class SqliteDriver:
 
     def _fetch(self, connection: sqlite3.Connection, form: Form, params: Sequence[Any]) -> list[Row]:
         try:
-            rows = connection.execute(form.sql, params).fetchall()
-            # The value of a version is never changed while a checkpoint names it, and nothing is found for one that was
-            # deleted meanwhile, so what is found now is that of the snapshot. If something is missing, everything is
-            # read again in one transaction. A transaction around all of it would have to begin before it is known
-            # whether there are blobs: a tenth of the CPU time of each small read.
-            if form.rest_of and (rest := form.rest_of(rows)) and not add_rest(connection, rows, rest, form.rest_of):
-                return self._transaction(connection, operation_of(form, params))
+            if form.read is None:
+                return connection.execute(form.sql, params).fetchall()
+            if form.is_whole:  # Of most checkpoints. A transaction would take a tenth of the time of a small read.
+                rows = connection.execute(form.sql, params).fetchall()
+                if form.is_whole(rows):
+                    return rows
+            connection.execute("BEGIN")
+            rows = form.read(connection.execute, form.sql, params)
+            connection.execute("COMMIT")
             return rows
         except (sqlite3.Error, OverflowError) as error:
             if code_of(error) in BUSY:

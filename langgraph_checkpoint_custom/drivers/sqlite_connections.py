@@ -20,7 +20,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from contextlib import closing, suppress
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -37,7 +37,7 @@ from langgraph_checkpoint_custom.drivers.sqlite_errors import (
     storage_error,
 )
 from langgraph_checkpoint_custom.drivers.workers import warn_unclosed
-from langgraph_checkpoint_custom.engine.operation import Operation, Rest, RoundTrip, Row, drive
+from langgraph_checkpoint_custom.engine.operation import Operation, RoundTrip, Row, drive
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     ConfigError,
@@ -512,34 +512,8 @@ def reply(connection: sqlite3.Connection, request: RoundTrip) -> Any:
         if isinstance(params, list):
             connection.executemany(sql, params)
             replies.append([])
+        elif request.read:
+            replies.append(request.read(connection.execute, sql, params))
         else:
             replies.append(connection.execute(sql, params).fetchall())
-    if request.rest_of:
-        for rows in replies:
-            if rest := request.rest_of(rows):
-                add_rest(connection, rows, rest, request.rest_of)
     return replies
-
-
-# Blobs, and the chunks of blobs; damaged rows may refer to each other.
-RESTS = 2
-
-
-def add_rest(
-    connection: sqlite3.Connection, rows: list[Row], rest: Rest, rest_of: Callable[[Sequence[Row]], Rest | None]
-) -> bool:
-    """Add to the rows of a reply what else is read for them; returns whether all are as in one snapshot.
-
-    In a transaction they are anyway.
-    """
-    as_expected = True
-    for _ in range(RESTS):
-        found: list[Row] = []
-        for _, sql, params in rest.statements:
-            found += connection.execute(sql, params).fetchall()
-        as_expected = as_expected and len(found) == rest.expected_rows
-        rows += found
-        if not (following := rest_of(found)):
-            break
-        rest = following
-    return as_expected

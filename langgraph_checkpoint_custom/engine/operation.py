@@ -31,6 +31,18 @@ Row = Sequence[Any]
 Params = Mapping[str, Any]
 
 
+class Cursor(Protocol):
+    """The rows that a statement of SQLite finds."""
+
+    def fetchall(self) -> list[Any]: ...
+
+
+Execute = Callable[[str, Any], Cursor]
+# Reads rows with several statements of one transaction, given what sends one, and the first one with its parameters.
+# Only SQLite reads in this way, where no statement crosses a network.
+Read = Callable[[Execute, str, Any], list[Row]]
+
+
 class Statement(NamedTuple):
     """One SQL statement with its parameters, by name or by position; a list of them runs it once for each."""
 
@@ -45,14 +57,13 @@ class RoundTrip(NamedTuple):
     Attributes:
         statements: The statements.
         before, after: What is sent around them, such as a lock; their rows are not part of the reply.
-        rest_of: Returns what else is read for the rows of a statement, and for the rows of that, or None. It becomes a
-            part of these rows. Only SQLite reads something like that, since there it does not cross a network.
+        read: How SQLite reads the rows of each statement, if that takes more than this statement.
     """
 
     statements: Sequence[Statement]
     before: Sequence[Statement] = ()
     after: Sequence[Statement] = ()
-    rest_of: Callable[[Sequence[Row]], Rest | None] | None = None
+    read: Read | None = None
 
     def sent(self) -> Sequence[Statement]:
         """Return all statements in the order in which they are sent."""
@@ -65,7 +76,7 @@ class RoundTrip(NamedTuple):
 
 
 def one_trip(trips: Sequence[RoundTrip]) -> RoundTrip:
-    """Return one round trip for several that send the same around their statements, and have the same `rest_of`."""
+    """Return one round trip for several that send the same around their statements, and have the same `read`."""
     return trips[0]._replace(statements=[statement for trip in trips for statement in trip.statements])
 
 
@@ -84,25 +95,12 @@ class Batching(NamedTuple):
     split: Callable[[Sequence[Any], Sequence[Sequence[Any]]], Sequence[list[Row]]]
 
 
-class Rest(NamedTuple):
-    """What else is read for the rows of a reply.
-
-    Attributes:
-        statements: Read it.
-        expected_rows: The number of rows that they find, if they read rows that are never changed, by their keys. If
-            they find fewer, some were deleted after the reply. None if they have to read the same snapshot as the
-            reply.
-    """
-
-    statements: Sequence[Statement]
-    expected_rows: int | None
-
-
 class Form(NamedTuple):
     """An operation that is one statement, whose reply needs no decision, apart from its parameters.
 
     A dialect makes its forms once. The driver sends one with the parameters of a call: by position, the thread first,
-    then the namespace. `rest_of` is that of its round trip.
+    then the namespace. `read` is that of its round trip; it is not needed if `is_whole` says that the rows of the
+    statement are all.
     """
 
     operation: str
@@ -110,7 +108,8 @@ class Form(NamedTuple):
     name: str
     sql: str
     batching: Batching | None = None
-    rest_of: Callable[[Sequence[Row]], Rest | None] | None = None
+    read: Read | None = None
+    is_whole: Callable[[Sequence[Row]], bool] | None = None
 
     def with_params(self, params: Sequence[Any]) -> Statement:
         """Return the statement of one call."""
@@ -224,7 +223,7 @@ def operation_of(form: Form, params: Sequence[Any]) -> Operation[list[Row]]:
 
 
 def _sent(form: Form, params: Sequence[Any]) -> Steps[list[Row]]:
-    (rows,) = yield RoundTrip((form.with_params(params),), rest_of=form.rest_of)
+    (rows,) = yield RoundTrip((form.with_params(params),), read=form.read)
     return rows  # type: ignore[no-any-return]  # Replies are not typed.
 
 

@@ -66,7 +66,7 @@ def get_delta_channel_history(
         return {}
     asked = sorted(set(channels))
     (rows,) = yield d.ask("select_delta_history", **key._asdict(), asked=d.array(asked))
-    size = sum(len(row[7] or b"") for row in rows)
+    size = sum([len(row[7] or b"") for row in rows])
     histories = yield from offload(size, _collect, d, codec, key, asked, rows)
     return {channel: histories[channel] for channel in channels}
 

@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.encoding.chunks import NO_BLOBS, KnownBlobs
 from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.encode import DOCUMENT
 from langgraph_checkpoint_custom.encoding.rows import version_key
-from langgraph_checkpoint_custom.encoding.serde import NULL
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, one_trip, operation
 from langgraph_checkpoint_custom.model.filter import Condition, matches, narrowing
@@ -168,8 +168,9 @@ def build_tuple(
     error = None
     try:
         if ordinary := _ordinary(d, codec, head, others, blobs):
-            found, known = ordinary
+            found, with_blobs = ordinary
             if remember:
+                known = with_blobs and with_blobs.known
                 # Of a large document that has all values, too: the next checkpoint may not have all.
                 remember(head[1], head[2], head[3], known or (NO_BLOBS if len(head[9]) > DOCUMENT else None))
             return found
@@ -188,11 +189,11 @@ def build_tuple(
 
 def _ordinary(
     d: SqlDialect, codec: ValueCodec, head: Row, others: Sequence[Row], blobs: Blobs
-) -> tuple[CheckpointTuple, KnownBlobs | None] | None:
+) -> tuple[CheckpointTuple, Decoder | None] | None:
     """Build a checkpoint from bytes in clear, as nearly all are; None if there is more to do.
 
     Returns:
-        The checkpoint, and its blobs, or None if it has none.
+        The checkpoint, and what has decoded its blobs, or None if it has none.
     """
     _, thread_id, checkpoint_ns, checkpoint_id, parent_id, _, _, _, type_, document, type2, data2, channels, _ = head
     plain = codec.plain  # If bytes are missing, what it has raises an error.
@@ -208,14 +209,13 @@ def _ordinary(
         return None
     if type(found) is not dict or "thread_id" in found:
         return None
-    known = None
+    decoder = None
     if channels:
         decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id)
         _add_blobs(d, decoder, head, blobs, checkpoint)
-        known = decoder.known
     own = config_of(thread_id, checkpoint_ns, checkpoint_id)
     parent = config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None
-    return CheckpointTuple(own, checkpoint, found, parent, pending), known  # type: ignore[arg-type]
+    return CheckpointTuple(own, checkpoint, found, parent, pending), decoder  # type: ignore[arg-type]
 
 
 def _add_blobs(d: SqlDialect, decoder: Decoder, head: Row, blobs: Blobs, document: Any) -> None:
@@ -282,7 +282,7 @@ def _by_name(codec: ValueCodec, rows: Iterable[Row]) -> Blobs:
     blobs = {}
     for row in map(TupleRow._make, rows):
         if row.kind == "blob":
-            if row.type is not None and row.value is not None:
+            if row.type != MSGPACK and row.type is not None and row.value is not None:
                 type_, value = codec.decompress(row.type, row.value)
                 row = row._replace(type=type_, value=value)
             blobs[row.name, row.key] = row

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache, lru_cache
-from itertools import repeat
 from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
-from langgraph_checkpoint_custom.engine.operation import Form, Rest, RoundTrip, Row, Statement
+from langgraph_checkpoint_custom.engine.operation import Execute, Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import LONG_NAMES, CheckpointRow, Key, Page, TupleRow, WriteRow
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS, BlobPlace
@@ -23,7 +22,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode  # json.loads first checks the type of its argument.
 
 _EMPTY = "[]", "[]", "[]"
-_PARENT, _CHUNKS, _FORMAT, _CHANNELS = map(TupleRow._fields.index, ("name", "path", "idx", "channels"))
+_PARENT, _FORMAT, _CHANNELS = map(TupleRow._fields.index, ("name", "idx", "channels"))
 
 _KEY_COLUMNS = {2: ("checkpoint_ns", "checkpoint_id"), 3: ("checkpoint_ns", "channel", "version")}
 
@@ -128,11 +127,11 @@ class SqliteDialect(SqlDialect):
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint by its form."""
         form, params = self.read_form(key)
-        return self._send(form.with_params(params))._replace(rest_of=_rest_of)
+        return self._send(form.with_params(params))._replace(read=form.read)
 
     def select_page(self, page: Page) -> RoundTrip:
         """Read the rows of one page of a list."""
-        return super().select_page(page)._replace(rest_of=_rest_of)
+        return super().select_page(page)._replace(read=_read)
 
     def read_form(self, key: Key) -> tuple[Form, tuple[str, ...]]:
         """What reads one checkpoint and its writes, and its parameters."""
@@ -172,48 +171,62 @@ class SqliteDialect(SqlDialect):
         return self._send(*statements)
 
 
-def _rest_of(rows: Sequence[Row]) -> Rest | None:
-    """What reads the blobs of checkpoints, the sends of those in an old format, and the chunks of blobs."""
-    sends: list[tuple[str, ...]] = []
-    lists: dict[Row, None] = {}  # Thread, namespace, channels or one channel, and their versions or its chunks.
-    ids: dict[Row, list[str]] = {}  # Of the checkpoints, by thread and namespace.
+def _is_whole(rows: Sequence[Row]) -> bool:
+    """Whether the rows of a checkpoint are all: it has no blobs, and no sends, as only those in an old format have."""
+    if not rows or rows[0][0] != "checkpoint":
+        return True
+    head = rows[0]
+    return not head[_CHANNELS] and (head[_FORMAT] >= FORMAT_WITH_SENDS or not head[_PARENT])
+
+
+def _read(execute: Execute, sql: str, params: Any) -> list[Row]:
+    """Read checkpoints with their writes, which `sql` finds, and their blobs and sends, each once."""
+    rows = execute(sql, params).fetchall()
+    lists: dict[Row, dict[Row, None]] = {}  # The channels and versions of blobs, by thread and namespace.
+    sends: list[Row] = []
     for row in rows:
-        if row[0] == "checkpoint":
-            if row[_CHANNELS]:  # Of a page, many checkpoints name the same blobs.
-                lists[row[1], row[2], row[_CHANNELS], None, row[_CHANNELS + 1]] = None
-                ids.setdefault((row[1], row[2]), []).append(row[3])
-            if row[_PARENT] and row[_FORMAT] < FORMAT_WITH_SENDS:
-                sends.append((*row[1:4], row[_PARENT]))
-        elif row[0] != "blob":
-            break  # Writes and sends are the last rows of a reply.
-        elif row[_CHUNKS]:
-            lists[row[1], row[2], None, row[4], row[_CHUNKS]] = None
-    if not (lists or sends):
-        return None
-    values: dict[Row, dict[str, None]] = {}  # The members of a JSON object, by thread and namespace.
-    for thread_id, checkpoint_ns, *names in lists:
-        values.setdefault((thread_id, checkpoint_ns), {}).update(_members(*names))
-    texts = _layout().texts
-    statements = []
-    for place, found in values.items():
-        params = "{" + ",".join(found) + "}", *place, SqliteDialect.array(ids.get(place, ())), *place
-        statements.append(Statement("select_values_of", texts["select_values_of"], params))
+        if row[0] != "checkpoint":
+            break  # Writes are the last rows.
+        if row[_CHANNELS]:  # Of a page, many checkpoints name the same blobs.
+            lists.setdefault(row[1:3], {})[row[_CHANNELS:]] = None
+        if row[_PARENT] and row[_FORMAT] < FORMAT_WITH_SENDS:
+            sends.append((*row[1:4], row[_PARENT]))
+    for place, found in lists.items():
+        wanted: Collection[Row] = found
+        if len(found) > 1:
+            wanted = _as_lists({pair: None for each in found for pair in zip(*map(_names, each), strict=False)})
+        for channels, versions in wanted:
+            rows += _read_values(execute, place, channels, versions)
     if sends:
-        statements.append(Statement("select_sends_of", texts["select_sends_of"], (_ENCODE(sends),)))
-    return Rest(statements, None if sends else sum(map(len, values.values())))
+        rows += execute(_layout().texts["select_sends_of"], (_ENCODE(sends),)).fetchall()
+    return rows
 
 
-def _members(channels: str | None, channel: str, names: str) -> Mapping[str, None]:
-    """Members of a JSON object: channels and their versions, or a channel and the names of its chunks.
+def _read_values(execute: Execute, place: Row, channels: str, versions: str) -> list[Row]:
+    """Read blobs of a thread and namespace, and their chunks, which are blobs, too, by their names."""
+    sql = _layout().texts["select_values_of"]
+    found = execute(sql, (channels, versions, *place)).fetchall()
+    chunks = {(channel, name): None for channel, _, names, *_ in found if names for name in _names(names)}
+    for channels, versions in _as_lists(chunks):
+        found += execute(sql, (channels, versions, *place)).fetchall()
+    return [("blob", *place, None, *blob[:3], None, *blob[3:], None, None, None, None) for blob in found]
 
-    None if one of the lists is damaged: whoever decodes the row raises an error that names it.
-    """
+
+def _names(text: str) -> Sequence[str]:
+    """A list from its JSON text. Empty if it is damaged: whoever decodes the row raises an error that names it."""
     try:
-        keys = repeat(channel) if channels is None else SqliteDialect.names(channels)
-        pairs = zip(keys, SqliteDialect.names(names), strict=False)
-        return dict.fromkeys([f"{encode_basestring(key)}:{encode_basestring(name)}" for key, name in pairs])
-    except (ValueError, TypeError):
-        return {}
+        found = SqliteDialect.names(text)
+    except ValueError:
+        return ()
+    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else ()
+
+
+def _as_lists(pairs: Collection[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """Return channels and versions or names as two JSON lists, or nothing if there are none."""
+    if not pairs:
+        return ()
+    channels, names = zip(*pairs, strict=True)
+    return [(SqliteDialect.array(channels), SqliteDialect.array(names))]
 
 
 @lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
@@ -236,10 +249,10 @@ def _layout() -> Layout:
         put=put,
         first_put=put,
         put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
-        latest=Form("get_tuple", "read", "rows_of_latest", texts["rows_of_latest"], rest_of=_rest_of),
-        exact=Form("get_tuple", "read", "rows_of_exact", texts["rows_of_exact"], rest_of=_rest_of),
-        newest=Form("list_page", "read", "rows_of_latest", texts["rows_of_latest"], rest_of=_rest_of),
-        page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"], rest_of=_rest_of),
+        latest=Form("get_tuple", "read", "rows_of_latest", texts["rows_of_latest"], read=_read, is_whole=_is_whole),
+        exact=Form("get_tuple", "read", "rows_of_exact", texts["rows_of_exact"], read=_read, is_whole=_is_whole),
+        newest=Form("list_page", "read", "rows_of_latest", texts["rows_of_latest"], read=_read),
+        page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"], read=_read),
         writes={
             size: Form("put_writes", "write", "insert_few_writes", with_rows(insert, size))
             for size in range(1, WRITES + 1)

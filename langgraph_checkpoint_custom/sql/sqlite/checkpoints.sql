@@ -58,7 +58,7 @@ SELECT
 -- Parameters go by position.
 
 -- name: rows_of_latest
--- differs: without blobs, chunks and sends, which few checkpoints have. `rest_of` reads them by key.
+-- differs: without blobs, chunks and sends, which few checkpoints have. Other statements read them, by key.
 -- include: checkpoint_row
 FROM checkpoints c WHERE rowid = (
     SELECT rowid FROM checkpoints
@@ -132,19 +132,11 @@ CROSS JOIN writes w ON w.thread_id = k.value ->> 0 AND w.checkpoint_ns = k.value
     AND w.checkpoint_id = k.value ->> 3 AND w.channel = '__pregel_tasks'
 
 -- name: select_values_of
--- Blobs of checkpoints, or the chunks of blobs: an object has the version or name of each, by its channel, so keys
--- may repeat. As lists of two, each would be parsed twice more. Nothing if one of these checkpoints was deleted since: a
--- caller with versions of its own may have stored other values with the same versions.
-SELECT
-    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, b.chunks, NULL, b.type, b.value,
-    NULL, NULL, NULL, NULL
-FROM json_each(?) AS k
-CROSS JOIN blobs b ON b.thread_id = ? AND b.checkpoint_ns = ? AND b.channel = k.key AND b.version = k.value
-WHERE NOT EXISTS (
-    SELECT 1 FROM json_each(?) AS i WHERE NOT EXISTS (
-        SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = i.value
-    )
-)
+-- Blobs, given the lists of their channels and of their versions; or chunks of blobs, whose names are their versions.
+-- Nothing if a list is damaged: whoever decodes the row raises an error that names it.
+SELECT b.channel, b.version, b.chunks, b.type, b.value
+FROM json_each(CASE WHEN json_valid(?1) AND json_valid(?2) THEN ?1 ELSE '[]' END) AS n
+CROSS JOIN blobs b ON b.thread_id = ?3 AND b.checkpoint_ns = ?4 AND b.channel = n.value AND b.version = ?2 ->> n.key
 
 -- fragment: records_of_page
 -- The columns of a `CheckpointRecord`.
