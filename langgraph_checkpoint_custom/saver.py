@@ -245,7 +245,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             encoded = encoded.work()
         if statement := self._one_statement(encoded):
             reply = self._driver.send(*statement)
-            if reply or not encoded.replayed:  # Without a row, the parent may be missing or locked.
+            if reply or not statement[0].confirms:  # Without a row, the parent may be missing or locked.
                 return self._remember_stored(encoded)
         if stored := self._driver.run(self._put(encoded)):
             return self._remember_stored(stored)
@@ -264,7 +264,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             encoded = await self._driver.aoffload(encoded)
         if statement := self._one_statement(encoded):
             reply = await self._driver.asend(*statement)
-            if reply or not encoded.replayed:  # Without a row, the parent may be missing or locked.
+            if reply or not statement[0].confirms:  # Without a row, the parent may be missing or locked.
                 return self._remember_stored(encoded)
         if stored := await self._driver.arun(self._put(encoded)):
             return self._remember_stored(stored)
@@ -569,12 +569,10 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _one_statement(self, encoded: Encoded) -> tuple[Form, Sequence[Any]] | None:
         """Return what may store a checkpoint by itself, and its parameters; None if that takes an operation."""
         row, dialect = encoded.row, self._dialect
-        if encoded.blobs or encoded.references or encoded.claim or encoded.parent is None:
+        if encoded.claim or encoded.parent is None or self._concurrent_writers != "allow" or not dialect.sends_forms:
             return None
-        if self._concurrent_writers != "allow" or not dialect.sends_forms:
-            return None
-        if encoded.replayed:
-            return dialect.put_on_parent_form(row)
+        if encoded.replayed or encoded.blobs or encoded.references:
+            return dialect.put_on_parent_form(encoded) if row.parent_id else None
         if row.parent_id or row.checkpoint_ns or dialect.first_put_is_complete:
             return dialect.put_form(row)
         return None

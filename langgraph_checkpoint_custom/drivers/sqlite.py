@@ -147,6 +147,8 @@ class SqliteDriver:
 
     def _fetch(self, connection: sqlite3.Connection, form: Form, params: Sequence[Any]) -> list[Row]:
         try:
+            if form.each:
+                return _execute_each(connection, form, params)
             if form.read is None:
                 return connection.execute(form.sql, params).fetchall()
             if form.is_whole:  # Of most checkpoints. A transaction would take a tenth of the time of a small read.
@@ -209,6 +211,20 @@ class SqliteDriver:
         for call in calls:
             _run_in_savepoint(connection, call)
         connection.execute("COMMIT")
+
+
+def _execute_each(connection: sqlite3.Connection, form: Form, params: Sequence[Any]) -> list[Row]:
+    """Execute the statements of a form in one transaction, which may have begun."""
+    *own, rows_of_each = params
+    begins = not connection.in_transaction
+    if begins:
+        connection.execute("BEGIN IMMEDIATE")
+    rows = connection.execute(form.sql, own).fetchall()
+    if rows and rows_of_each:
+        connection.executemany(form.each, rows_of_each)
+    if begins:
+        connection.execute("COMMIT")
+    return rows
 
 
 def _run_in_savepoint(connection: sqlite3.Connection, call: Call) -> None:

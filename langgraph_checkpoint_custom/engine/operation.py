@@ -100,7 +100,8 @@ class Form(NamedTuple):
 
     A dialect makes its forms once. The driver sends one with the parameters of a call: by position, the thread first,
     then the namespace. `read` is that of its round trip; it is not needed if `is_whole` says that the rows of the
-    statement are all.
+    statement are all. With `confirms`, nothing was stored unless the reply has a row. If it has one, `each` is executed
+    with each of the rows in the last parameter. Only SQLite has that, because its statements insert into one table.
     """
 
     operation: str
@@ -110,10 +111,12 @@ class Form(NamedTuple):
     batching: Batching | None = None
     read: Read | None = None
     is_whole: Callable[[Sequence[Row]], bool] | None = None
+    confirms: bool = False
+    each: str = ""
 
     def with_params(self, params: Sequence[Any]) -> Statement:
         """Return the statement of one call."""
-        return Statement(self.name, self.sql, tuple(params))
+        return Statement(self.name, self.sql, tuple(params[:-1] if self.each else params))
 
 
 class Offload(NamedTuple):
@@ -224,6 +227,8 @@ def operation_of(form: Form, params: Sequence[Any]) -> Operation[list[Row]]:
 
 def _sent(form: Form, params: Sequence[Any]) -> Steps[list[Row]]:
     (rows,) = yield RoundTrip((form.with_params(params),), read=form.read)
+    if rows and form.each and params[-1]:
+        yield RoundTrip((Statement(form.name, form.each, params[-1]),))
     return rows  # type: ignore[no-any-return]  # Replies are not typed.
 
 

@@ -54,6 +54,7 @@ class Layout:
         put: Stores a checkpoint that is one row and refers to no other rows; one that exists is replaced.
         put_on_parent: The same for one whose parent has to exist and not to be hidden; the reply has a row if it was
             stored.
+        put_with_blobs: The same for one that has blobs or refers to those of its parent.
         first_put: As `put`, the first checkpoint of a thread; also stores the row of the thread, if one statement can.
         latest: Reads the rows of the newest checkpoint of a thread and namespace, which are the parameters: `TupleRow`.
         exact: Reads the rows of the checkpoint of a key: `TupleRow`.
@@ -67,6 +68,7 @@ class Layout:
     migrations: Sequence[Migration]
     put: Form
     put_on_parent: Form
+    put_with_blobs: Form
     first_put: Form
     latest: Form
     exact: Form
@@ -76,6 +78,7 @@ class Layout:
 
 
 ON_PARENT = "insert_checkpoint_on_parent"
+WITH_BLOBS = "insert_checkpoint_with_blobs"
 
 
 @dataclass
@@ -282,8 +285,8 @@ class SqlDialect(ABC):
         return (self.statement("arm_thread", thread_id=row.thread_id),)
 
     @abstractmethod
-    def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
-        """What stores a checkpoint that is one row, if its parent exists and is not hidden, and its parameters.
+    def put_on_parent_form(self, encoded: Encoded) -> tuple[Form, tuple[Any, ...]] | None:
+        """What stores a checkpoint, if its parent exists and is not hidden, and its parameters; None if nothing does.
 
         The reply has a row if it was stored. It may be empty for another reason; `find_problems` finds out. With Citus
         it cannot be sent: Citus does not lock rows in a statement that inserts.

@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Batching, Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import LONG_NAMES, CheckpointRow, Key, Page, WriteRow
-from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, Layout, SharedLayout, SqlDialect
+from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, WITH_BLOBS, Layout, SharedLayout, SqlDialect
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA, load_statements, with_rows
 
 # Writes of a task that are sent as rows of VALUES at most; more are sent as arrays. A node seldom has more.
@@ -113,10 +113,18 @@ class PostgresDialect(SqlDialect):
         form = layout.put if row.parent_id or row.checkpoint_ns else layout.first_put
         return form, (thread_id, *row[1:7], _names_text(tuple(row[7])), *lists, *row[11:], self.tenant)
 
-    def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
+    def put_on_parent_form(self, encoded: Encoded) -> tuple[Form, tuple[Any, ...]] | None:
         """What stores a checkpoint on its parent, with the schema, by which it finds the thread's lock."""
-        parent = self.stored_thread(row.thread_id), row.checkpoint_ns, row.parent_id
-        return self._shared.layout.put_on_parent, (*self.put_form(row)[1], *parent, self._schema)
+        row, layout = encoded.row, self._shared.layout
+        params = self.put_form(row)[1]
+        parent = *params[:2], row.parent_id
+        if not (encoded.references or encoded.blobs):
+            return layout.put_on_parent, (*params, *parent, self._schema)
+        if not all(ref.required for ref in encoded.references):
+            return None
+        ref_channels, ref_versions, ref_begins, _, *blobs = _blob_params(encoded).values()
+        refs = ref_channels, ref_versions, ref_begins, self._schema
+        return layout.put_with_blobs, (*parent, *refs, *blobs, params[2], *params[4:])
 
     def check_and_store(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip | None:
         """Store a checkpoint and its blobs, unless there are problems; None with Citus, which has no such statement."""
@@ -216,7 +224,8 @@ def _layout(schema: str, name: str | None) -> Layout:
         migrations,
         put=put,
         first_put=put if name else first_put,  # Citus has no statement that inserts into two tables.
-        put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
+        put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT], confirms=True),
+        put_with_blobs=Form("put", "write", WITH_BLOBS, texts[WITH_BLOBS], confirms=True),
         latest=latest,
         exact=_read_form(texts, "rows_of_exact", "rows_of_each_exact"),
         newest=latest._replace(operation="list_page", batching=None),

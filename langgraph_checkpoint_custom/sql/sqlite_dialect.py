@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom.engine.operation import Execute, Form, RoundTri
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import LONG_NAMES, CheckpointRow, Key, Page, TupleRow, WriteRow
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS, BlobPlace
-from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, Layout, SharedLayout, SqlDialect
+from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, WITH_BLOBS, Layout, SharedLayout, SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
 
 # json.dumps would make an encoder with each call.
@@ -94,10 +94,22 @@ class SqliteDialect(SqlDialect):
         lists = map(self.array, row[8:11]) if row.delta_channels or row.blob_channels else _EMPTY
         return self._shared.layout.put, (thread_id, *row[1:7], names, *lists, *row[11:])
 
-    def put_on_parent_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
+    def put_on_parent_form(self, encoded: Encoded) -> tuple[Form, tuple[Any, ...]] | None:
         """What stores a checkpoint on its parent, whose key comes first."""
+        row, layout = encoded.row, self._shared.layout
         thread_id, *rest = self.put_form(row)[1]
-        return self._shared.layout.put_on_parent, (thread_id, row.checkpoint_ns, row.parent_id, *rest)
+        parent = thread_id, row.checkpoint_ns, row.parent_id
+        if not (encoded.references or encoded.blobs):
+            return layout.put_on_parent, (*parent, *rest)
+        if not all(ref.required for ref in encoded.references):
+            return None
+        names: tuple[str | None, str | None] = None, None
+        if encoded.references and encoded.parent:
+            versions = encoded.parent.versions
+            names = self.array(list(versions)), self.array(list(versions.values()))
+        begins = _ENCODE([ref for ref in encoded.references if ref.begins])
+        blobs = [parent[:2] + blob for blob in encoded.blobs]
+        return layout.put_with_blobs, (*parent, *names, begins, *rest, blobs)
 
     def find_problems(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Find the problems. No other transaction writes between this and `store_checked`."""
@@ -248,7 +260,8 @@ def _layout() -> Layout:
         load_migrations("sqlite"),
         put=put,
         first_put=put,
-        put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT]),
+        put_on_parent=Form("put", "write", ON_PARENT, texts[ON_PARENT], confirms=True),
+        put_with_blobs=Form("put", "write", WITH_BLOBS, texts[WITH_BLOBS], confirms=True, each=texts["put_blobs"]),
         latest=Form("get_tuple", "read", "rows_of_latest", texts["rows_of_latest"], read=_read, is_whole=_is_whole),
         exact=Form("get_tuple", "read", "rows_of_exact", texts["rows_of_exact"], read=_read, is_whole=_is_whole),
         newest=Form("list_page", "read", "rows_of_latest", texts["rows_of_latest"], read=_read),

@@ -113,6 +113,17 @@ async def test_the_object_and_the_parents_row_decide(
         assert row_of(database, "2", name) == (IN_BLOB if change.in_blob else IN_DOCUMENT), name
 
 
+async def test_a_parent_that_was_stored_again_decides_by_its_row(
+    store: Store, client: Client, database: Database
+) -> None:
+    parent = await put(client, "1", {"list": LONG}, versions=VERSIONS)
+    async with store.open() as other:
+        await put(Client(other, client.api), "1", {"list": LONG}, versions={"list": "2"})
+    database.run("DELETE FROM blobs WHERE version = '1'")  # As any deletion in the thread does now.
+    child = await put(client, "2", {"list": LONG}, parent=parent, versions=VERSIONS, new={})
+    assert await value_of(client, child) == await value_of(client, parent) == LONG
+
+
 PARENTS = ("no parent", "a parent that was deleted", "a parent that it stored and that was deleted")
 
 

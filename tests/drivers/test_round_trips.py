@@ -161,6 +161,27 @@ async def test_through_a_pooler_no_large_statement_is_jit_compiled(postgres_url:
 
 
 @pytest.mark.parametrize("api", APIS)
+async def test_one_statement_stores_blobs_on_a_parent(postgres_url: str, api: str) -> None:
+    async with watched(postgres_url, api, other_pid=True) as (proxy, client):
+        values: dict[str, Any] = {"stays": ["large"] * 2_000, "log": ["large"] * 5_000}
+        parent = await client.put(
+            generate_config("t"),
+            generate_checkpoint(channel_values=values, channel_versions={"stays": "1", "log": "1"}),
+            generate_metadata(),
+            {"stays": "1", "log": "1"},
+        )
+        for version in "234":  # The last one shares chunks with its parent.
+            values = {**values, "log": [*values["log"], version]}
+            document = generate_checkpoint(channel_values=values, channel_versions={"stays": "1", "log": version})
+            proxy.statements.clear()
+            parent = await client.put(parent, document, generate_metadata(), {"log": version})
+            assert len(proxy.statements) == 1
+        found = await client.get_tuple(parent)
+        assert found
+        assert found.checkpoint["channel_values"] == values
+
+
+@pytest.mark.parametrize("api", APIS)
 async def test_the_savers_own_sessions_do_not_jit_compile(postgres_url: str, api: str) -> None:
     async with watched(postgres_url, api) as (proxy, client):
         last = await fill(client, "t", 5)

@@ -95,12 +95,53 @@ WITH refs AS MATERIALIZED (
     -- include: problems_without_blobs
 )
 
--- fragment: insert_blobs
+-- fragment: into_blobs
 INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
+
+-- fragment: insert_blobs
+-- include: into_blobs
 SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.chunks
 FROM unnest(
     %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(chunks)s::text[]
 ) AS n (channel, version, type, value, chunks)
+
+-- name: insert_checkpoint_with_blobs
+-- insert_checkpoint_on_parent for one that stores blobs and refers only to those of its parent, which exist as long as
+-- the parent's row names them.
+WITH locked AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, blob_channels, blob_versions FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s AND NOT hidden
+    FOR SHARE
+), refs AS MATERIALIZED (
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS r (channel, version, begins)
+), parent AS MATERIALIZED (
+    SELECT p.thread_id, p.checkpoint_ns, p.checkpoint_id FROM locked p
+    WHERE pg_try_advisory_xact_lock_shared(hashtextextended(p.thread_id, hashtextextended(%s, 0)))
+    AND NOT EXISTS (
+        SELECT channel, version FROM refs
+        EXCEPT SELECT * FROM unnest(p.blob_channels, p.blob_versions)
+    )
+    AND NOT EXISTS (
+        SELECT FROM refs r WHERE r.begins <> '' AND (
+            SELECT starts_with(b.chunks, r.begins) FROM langgraph_checkpoint.blobs b
+            WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+            AND b.channel = r.channel AND b.version = r.version
+        ) IS NOT TRUE
+    )
+), stored_blobs AS (
+    -- include: into_blobs
+    SELECT p.thread_id, p.checkpoint_ns, n.channel, n.version, n.type, n.value, n.chunks
+    FROM parent p CROSS JOIN unnest(%s::text[], %s::text[], %s::text[], %b::bytea[], %s::text[])
+        AS n (channel, version, type, value, chunks)
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+)
+-- include: into_checkpoints
+SELECT
+    p.thread_id, p.checkpoint_ns, %s, p.checkpoint_id, %s, %s, %s,
+    %s::text[], %s::text[], %s::text[], %s::text[], %s, %b, %s, %b, %s::jsonb, %s
+FROM parent p
+-- include: replace_checkpoint
+RETURNING true
 
 -- name: put_checkpoint
 -- Finds the problems and, if there are none, stores the checkpoint and its blobs in one round trip. The transaction holds

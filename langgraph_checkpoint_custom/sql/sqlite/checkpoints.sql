@@ -27,6 +27,30 @@ VALUES (
 -- include: replace_checkpoint
 RETURNING true
 
+-- name: insert_checkpoint_with_blobs
+-- insert_checkpoint_on_parent for one that refers to blobs of its parent only, which exist as long as the parent's row
+-- names them. If it was stored, put_blobs follows.
+INSERT OR IGNORE
+-- include: into_checkpoints
+VALUES (
+    (
+        SELECT thread_id FROM checkpoints p
+        WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? AND NOT hidden
+        AND blob_channels = coalesce(?, blob_channels) AND blob_versions = coalesce(?, blob_versions)
+        AND NOT EXISTS (
+            SELECT 1 FROM json_each(?) AS r WHERE NOT EXISTS (
+                SELECT 1 FROM blobs b
+                WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+                AND b.channel = r.value ->> 0 AND b.version = r.value ->> 1
+                AND substr(b.chunks, 1, length(r.value ->> 3)) = r.value ->> 3
+            )
+        )
+    ),
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+)
+-- include: replace_checkpoint
+RETURNING true
+
 -- name: put_problems
 -- If there are none, put_blobs and insert_checkpoint follow in the same transaction. 'optional' are the blobs that may
 -- be missing and are not.
