@@ -23,7 +23,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langgraph_checkpoint_custom.encoding.chunks import NO_BLOBS, KnownBlobs, KnownValue, cut
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import is_unicode
-from langgraph_checkpoint_custom.encoding.rows import PlacedRow, deltas_of, fail, row_of, seal_rows, version_key
+from langgraph_checkpoint_custom.encoding.rows import PlacedRow, deltas_of, fail, row_of, seal_rows, version_keys
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, PICKLE
 from langgraph_checkpoint_custom.encoding.values import CHUNKED, TypedBytes, ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Offload
@@ -213,22 +213,22 @@ def encode_large(
     The arguments and the result are those of `encode_checkpoint`, with the merged metadata and the token of the claim.
     """
     location = location_of_checkpoint(parent.checkpoint_ns, text("checkpoint id", checkpoint["id"], MAX_ID))
-    values, stated = checkpoint["channel_values"], checkpoint.get("channel_versions") or {}
+    values, versions = checkpoint["channel_values"], version_keys(checkpoint.get("channel_versions") or {})
     channel_texts(tuple(values))
 
     def may_be_stored(channel: str) -> bool:
-        return channel in stated and channel not in new_versions and not is_short(values[channel])
+        return channel not in new_versions and not is_short(values[channel])
 
     unchanged = {
         channel: values[channel]
         for channel, version in (before.versions if before else {}).items()
-        if channel in values and may_be_stored(channel) and version_key(stated[channel]) == version
+        if channel in values and versions.get(channel) == version and may_be_stored(channel)
     }
     # A value without a version cannot be a blob.
-    movable = _without(values, unchanged.keys() | (values.keys() - stated.keys()))
+    movable = {channel: value for channel, value in values.items() if channel in versions and channel not in unchanged}
 
     def encode(channel: str) -> TypedBytes:
-        return _encode(codec, parent.checkpoint_ns, channel, stated[channel], movable[channel])
+        return _encode(codec, parent.checkpoint_ns, channel, versions[channel], movable[channel])
 
     encoded = _too_large(codec, movable, encode)
     while True:
@@ -246,9 +246,9 @@ def encode_large(
     row = row_of(codec, parent, checkpoint, metadata, document, tuple(inline), sorted({*delta, *blobs_of_deltas}))
     is_unknown = before is None and parent.checkpoint_id is not None
     asked = list(filter(may_be_stored, movable)) if is_unknown else []
-    versions = {channel: version_key(stated[channel]) for channel in (*unchanged, *encoded, *asked)}
-    new = versions.keys() & new_versions.keys()
-    large = LargeCheckpoint(codec, row, claim, replayed, snapshots, versions, new, encoded, unchanged)
+    of_blobs = {channel: versions[channel] for channel in (*unchanged, *encoded, *asked)}
+    new = of_blobs.keys() & new_versions.keys()
+    large = LargeCheckpoint(codec, row, claim, replayed, snapshots, of_blobs, new, encoded, unchanged)
     return Encoded(row, claim, replayed, large=large, parent=None) if asked else large.on_parent(before or NO_BLOBS)
 
 
@@ -298,11 +298,11 @@ def _size_of(codec: ValueCodec, values: Sequence[Any]) -> float:
         return math.inf
 
 
-def _encode(codec: ValueCodec, checkpoint_ns: str, channel: str, version: object, value: Any) -> TypedBytes:
+def _encode(codec: ValueCodec, checkpoint_ns: str, channel: str, version: str, value: Any) -> TypedBytes:
     try:
         return codec.encode(value)
     except Exception as error:
-        fail(location_of_blob(checkpoint_ns, channel, version_key(version)), error)
+        fail(location_of_blob(checkpoint_ns, channel, version), error)
 
 
 def _placed(checkpoint_ns: str, row: BlobRow) -> PlacedRow[BlobRow]:

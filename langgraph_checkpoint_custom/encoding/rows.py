@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 from uuid import UUID
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
@@ -135,6 +135,16 @@ def version_key(version: object) -> str:
     except (TypeError, ValueError):
         raise ConfigError(f"channel version must be text or a number, not {type(version).__name__}") from None
     return text("channel version", f"#{number}", MAX_NAME)
+
+
+def version_keys(versions: ChannelVersions) -> Mapping[str, str]:
+    """Channel versions as text, see `version_key`; most are, and one look at all of them finds that out."""
+    if {str}.issuperset(map(type, versions.values())):
+        texts = cast("Mapping[str, str]", versions)
+        together = "".join(texts.values())
+        if together.isascii() and len(together) <= MAX_NAME and "\0" not in together and "#" not in together:
+            return texts
+    return {channel: version_key(version) for channel, version in versions.items()}
 
 
 def run_of(metadata: Mapping[str, Any]) -> str | None:
