@@ -135,14 +135,19 @@ def cut(data: bytes, version: str, before: KnownValue) -> ChunkedValue | None:
         version: Its channel version.
         before: The value of the previous version, whose chunks are reused.
     """
-    head = _head(data)
-    found = _found(data, head, before.chunks)
-    if not found and not _has_samples_of(before.whole, data):
-        return None
+    start = head = _head(data)
     chunks: list[Chunk] = []
+    for chunk in before.chunks:  # Of a list that grows, all that are complete.
+        if len(chunk.data) < CHUNK_BYTES or not data.startswith(chunk.data, start):
+            break
+        start += len(chunk.data)
+        chunks.append(chunk)
+    found = _found(data, start, before.chunks[len(chunks) :])
+    if not (chunks or found or _has_samples_of(before.whole, data)):
+        return None
     new: list[Chunk] = []
     token = NAME_MARK + token_urlsafe(9)
-    for part in _parts(found, head, len(data)):
+    for part in _parts(found, start, len(data)):
         if part.chunk:
             chunks.append(part.chunk)
             continue
