@@ -11,7 +11,7 @@ something else for a value alone than for one inside a document.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -159,36 +159,24 @@ def _exceeds(values: Collection[Any], limit: int) -> bool:
     return left < 0
 
 
-class EncodedWrites(NamedTuple):
-    """The outputs of a task ready to be stored, and the token of the claim that must be held, if any."""
-
-    key: Key
-    rows: Sequence[WriteRow]
-    claim: str | None
+EncodedWrites = tuple[Key, Sequence[WriteRow], str | None]
+"""The checkpoint that outputs of a task belong to, their rows, and the token of the claim that must be held, if any."""
 
 
 def encode_writes(
     codec: ValueCodec, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
 ) -> EncodedWrites | Offload:
-    """Encode the outputs of a task; returns an `Offload` if sealing takes long, as `encode_checkpoint` does."""
+    """Encode the outputs of a task; of several special writes to one channel, the last one is stored.
+
+    Returns an `Offload` if sealing takes long, as `encode_checkpoint` does.
+    """
     key = key_of(config)
-    if key.checkpoint_id is None:
+    checkpoint_id = key.checkpoint_id
+    if checkpoint_id is None:
         raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
     task_id = text("task_id", task_id, MAX_ID)
     task_path = text("task_path", task_path, MAX_NAME)
-    return encode_rows(codec, key, writes, task_id, task_path, _run_of_config(config), claim_of(config))
-
-
-def encode_rows(
-    codec: ValueCodec,
-    key: Key,
-    writes: Sequence[tuple[str, Any]],
-    task_id: str,
-    task_path: str,
-    run_id: str | None,
-    claim: str | None = None,
-) -> EncodedWrites | Offload:
-    """Encode writes; of several special writes to one channel, the last one is stored."""
+    run_id, claim = _run_of_config(config), claim_of(config)
     rows: dict[int, WriteRow] = {}
     seals = False
     for position, (channel, value) in enumerate(writes):
@@ -197,17 +185,16 @@ def encode_rows(
         try:
             type_, data = codec.encode(value)
         except Exception as error:
-            fail(location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel), error)
+            fail(location_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel), error)
         seals = seals or len(data) >= codec.seals_from or "|" in type_
         rows[idx] = WriteRow(task_id, task_path, run_id, idx, channel, type_, data)
     found = list(rows.values())
     if not seals:
-        return EncodedWrites(key, found, claim)
+        return key, found, claim
     placed: list[PlacedRow[WriteRow]] = [
-        (row, location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, row.idx, row.channel), "")
-        for row in found
+        (row, location_of_write(key.checkpoint_ns, checkpoint_id, task_id, row.idx, row.channel), "") for row in found
     ]
-    return seal_rows(codec, placed, lambda rows: EncodedWrites(key, rows, claim))
+    return seal_rows(codec, placed, lambda rows: (key, rows, claim))
 
 
 def _run_of_config(config: RunnableConfig) -> str | None:
