@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
+from functools import cache
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -31,6 +32,7 @@ from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections
 from langgraph_checkpoint_custom.encoding import chunks
 from langgraph_checkpoint_custom.engine.operation import READS, Form, Operation
+from langgraph_checkpoint_custom.model.keys import TupleRow
 
 PACKAGE = "langgraph_checkpoint_custom"
 Work = Callable[[Contestant, int], Awaitable[Any]]
@@ -103,6 +105,23 @@ def deltas() -> Work:
     return work
 
 
+def reads_of(state: State) -> Callable[[], Work]:
+    """Ten reads of a thread of three checkpoints, which the first round stores."""
+
+    def made() -> Work:
+        calls = list(islice(state(), 3))
+
+        async def work(saver: Contestant, lap: int) -> None:
+            for call in () if lap else calls:
+                await saver.put("reads", call)
+            for _ in range(10):
+                await saver.get("reads")
+
+        return work
+
+    return made
+
+
 def reads_at_once(number: int) -> Callable[[], Work]:
     """Ten reads of this many tasks at once, each of its own thread, which the first round stores."""
 
@@ -155,6 +174,24 @@ async def _send_reads_alone(self: PostgresDriver, form: Form, params: Sequence[A
     return await _ASEND(self, form, params, alone=alone or form.access in READS)
 
 
+_SEND = PostgresDriver.send
+
+
+@cache
+def _without_blobs(form: Form) -> Form:
+    """The form that reads one checkpoint, without the part of its statement that reads blobs and chunks."""
+    start, end = (form.sql.index(f"UNION ALL\nSELECT '{kind}'") for kind in ("blob", "write"))
+    return form._replace(sql=form.sql[:start] + form.sql[end:])
+
+
+def _read_in_two(self: PostgresDriver, form: Form, params: Sequence[Any]) -> Any:
+    """Read one checkpoint without its blobs, and if it has some, read it again with them."""
+    if form.operation != "get_tuple":
+        return _SEND(self, form, params)
+    rows = _SEND(self, _without_blobs(form), params)
+    return _SEND(self, form, params) if rows and rows[0][_CHANNELS] else rows
+
+
 async def _send_on_thread(self: Any, form: Form, params: Sequence[Any]) -> Any:
     """Send a statement on an OS thread of the event loop, under the lock of the driver."""
     return await asyncio.to_thread(self.send, form, params)
@@ -179,6 +216,7 @@ def _only_at_the_start(data: bytes, start: int, known: Sequence[chunks.Chunk]) -
     return found
 
 
+_CHANNELS = TupleRow._fields.index("channels")
 _NEVER = property(lambda dialect: False)
 _NO_FORMS = {
     "sql.sqlite_dialect.SqliteDialect.sends_forms": _NEVER,
@@ -253,6 +291,16 @@ ABLATIONS = [
         Ablation(f"a statement without an operation: {name}, {api}", BOTH, api, steps_of(state), patches=_NO_FORMS)
         for name, state in (("small", small), ("agent", agent))
         for api in ("sync", "async")
+    ),
+    *(
+        Ablation(
+            f"a read in one statement: {name}",
+            ("postgres",),
+            "sync",
+            reads_of(state),
+            patches={"drivers.postgres.PostgresDriver.send": _read_in_two},
+        )
+        for name, state in (("small", small), ("agent", agent), ("chat of 200 messages", lambda: chat(196)))
     ),
     Ablation(
         "reads with the connection that writes: small",
