@@ -50,8 +50,10 @@ dist:
 
 # What depends on the version of PostgreSQL, on the server in CHECKPOINT_TEST_DSN.
 test-postgres *args:
-    python -m pytest --long -k "postgres or ICU or linear_time" tests/plans tests/migrations tests/conformance \
-        tests/drivers/test_encodings.py tests/drivers/test_round_trips.py tests/behaviour/test_filter.py {{args}}
+    python -m pytest --long -k "not sqlite" tests/plans/test_plans.py tests/plans/test_lists.py \
+        tests/plans/test_deletions.py tests/migrations/test_setup.py tests/migrations/test_searchable.py \
+        tests/conformance tests/drivers/test_encodings.py tests/drivers/test_round_trips.py \
+        tests/behaviour/test_filter.py {{args}}
 
 # What CI runs, from a clean virtual environment.
 ci:
