@@ -21,6 +21,9 @@ from typing_extensions import LiteralString
 from langgraph_checkpoint_custom import PostgresSaver
 
 DSN = "CHECKPOINT_CITUS_DSN"
+# Background workers that each server may have: Citus has one in each database, which finds deadlocks and commits what
+# lost servers have left, and a shard that moves needs another one. Without a free one these wait, a move for two hours.
+WORKERS = 32
 # Tests of the command line remove such variables.
 _GIVEN = os.environ.get(DSN)
 
@@ -54,6 +57,8 @@ def made_cluster_database(dsn: str) -> Iterator[Sequence[str]]:
     try:
         for url, made in zip(old, urls, strict=True):
             with psycopg.connect(url, autocommit=True) as server:
+                workers = int((server.execute("SHOW max_worker_processes").fetchone() or "0")[0])
+                assert workers >= WORKERS, f"{url}: set max_worker_processes to {WORKERS} or more; it is {workers}"
                 server.execute("SET citus.enable_create_database_propagation = off")
                 # Otherwise two processes could not copy template1 at the same time.
                 server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
@@ -79,9 +84,11 @@ def made_cluster_database(dsn: str) -> Iterator[Sequence[str]]:
 
 
 def end_sessions(urls: Sequence[str]) -> None:
-    """End all sessions of clients in a database."""
+    """End all sessions of clients in a database, and reset its settings for those that follow."""
     for url in urls:
         with psycopg.connect(url, autocommit=True) as server:
+            if url == urls[0]:  # The coordinator resets them on all servers.
+                server.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(sql.Identifier(server.info.dbname)))
             server.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
                 " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
@@ -99,7 +106,6 @@ def emptied(urls: Sequence[str]) -> None:
     """Drop all schemas and tables of a database that Citus did not make, and reset its settings."""
     end_sessions(urls)
     with psycopg.connect(urls[0], autocommit=True) as server:
-        server.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(sql.Identifier(server.info.dbname)))
         schemas = server.execute(
             "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT LIKE 'citus%'"
             " AND nspname NOT IN ('information_schema', 'public', 'columnar', 'columnar_internal')"

@@ -237,6 +237,7 @@ ACROSS_THREADS = {
     "thread_ids",
     "select_due",
     "select_grown",
+    "count_due",
 }
 # Statements that use the thread of the previous statement, name their threads in another way, or read no rows.
 CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "copy_", "fork_")
@@ -251,7 +252,6 @@ CONTINUING = {
     "select_sweep",
     "begin_policy",
     "note_sweep",
-    "count_due",
 }
 # Statements that only the command line sends (`verify`, `stats` and `doctor` read everything), and the one that reads
 # the role's rights when a saver opens.
