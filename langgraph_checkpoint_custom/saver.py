@@ -642,7 +642,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
 
     def _list_page(self, page: Page, conditions: Sequence[Condition]) -> Operation[PageReply]:
-        return list_page(self._dialect, self._codec, self.get_next_version, page, conditions)
+        found = list_page(self._dialect, self._codec, self.get_next_version, page, conditions)
+        found.all_servers = page.thread_id is None
+        return found
 
     def _delete_for_runs(self, run_ids: Sequence[str]) -> Operations[None]:
         ids = texts("run_id", run_ids, MAX_ID)

@@ -283,9 +283,10 @@ class PostgresDriver:
             return await self.aoffload(request) if is_async else request.work()
 
         borrow = partial(self._borrow, op.name, changes=op.access not in READS, joins=op.joins, is_async=is_async)
-        if op.access in _ONE_TRANSACTION or (op.checks_first and self._sessions.citus):
+        access: Access = "snapshot" if op.all_servers and self._sessions.citus else op.access
+        if access in _ONE_TRANSACTION or (op.checks_first and self._sessions.citus):
             async with borrow() as (connection, session):
-                return await adrive(op, partial(self._send, connection, session, op.access, ends=False), work)
+                return await adrive(op, partial(self._send, connection, session, access, ends=False), work)
 
         async def perform(request: RoundTrip) -> Any:
             async with borrow(request.statements) as (connection, session):

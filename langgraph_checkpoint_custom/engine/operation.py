@@ -160,6 +160,11 @@ class Operation(Generic[T]):
     """
     joins: bool = True
     """Whether it may be part of a transaction that the caller has begun or will end."""
+    all_servers: bool = False
+    """Whether it asks all servers of a cluster, and returns states. With Citus, it is a "snapshot" then.
+
+    Citus answers such a statement in several steps. Each would see what was committed before it.
+    """
 
     @property
     def arguments(self) -> Mapping[str, Any]:

@@ -105,6 +105,13 @@ class PostgresDialect(SqlDialect):
         """A list of texts from an array, which psycopg has made a list already."""
         return value or []
 
+    def select_page(self, page: Page) -> RoundTrip:
+        """Read the rows of one page of a list; with Citus, a page of all threads from one read snapshot a server."""
+        found = super().select_page(page)
+        if self.layout is None or page.thread_id is not None:
+            return found
+        return found._replace(before=(*found.before, self.statement("read_by_one_connection")))
+
     def put_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint that is one row, and its parameters."""
         thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id

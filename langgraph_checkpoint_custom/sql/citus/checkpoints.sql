@@ -16,6 +16,10 @@ SELECT 'optional', channel FROM refs WHERE found AND NOT required
 -- include: insert_blobs
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
+-- name: read_by_one_connection
+-- For one statement, Citus may open more connections to a server, each with a read snapshot of its own.
+SELECT set_config('citus.max_adaptive_executor_pool_size', '1', true)
+
 -- name: page_of_store
 -- The page is read from all servers first. Then all servers look up the rows of these checkpoints, by joins without
 -- LIMIT, which Citus refuses in a subquery that refers to other tables.
