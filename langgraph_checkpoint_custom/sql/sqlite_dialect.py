@@ -217,10 +217,10 @@ def _read(execute: Execute, sql: str, params: Any) -> list[Row]:
 def _read_values(execute: Execute, place: Row, channels: str, versions: str) -> list[Row]:
     """Read blobs of a thread and namespace, and their chunks, which are blobs, too, by their names."""
     sql = _layout().texts["select_values_of"]
-    found = execute(sql, (channels, versions, *place)).fetchall()
+    found = execute(sql, (channels, versions, channels, *place, versions)).fetchall()
     chunks = {(channel, name): None for channel, _, names, *_ in found if names for name in _names(names)}
     for channels, versions in _as_lists(chunks):
-        found += execute(sql, (channels, versions, *place)).fetchall()
+        found += execute(sql, (channels, versions, channels, *place, versions)).fetchall()
     return [("blob", *place, None, *blob[:3], None, *blob[3:], None, None, None, None) for blob in found]
 
 

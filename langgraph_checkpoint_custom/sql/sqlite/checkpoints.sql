@@ -159,8 +159,8 @@ CROSS JOIN writes w ON w.thread_id = k.value ->> 0 AND w.checkpoint_ns = k.value
 -- Blobs, given the lists of their channels and of their versions; or chunks of blobs, whose names are their versions.
 -- Nothing if a list is damaged: whoever decodes the row raises an error that names it.
 SELECT b.channel, b.version, b.chunks, b.type, b.value
-FROM json_each(CASE WHEN json_valid(?1) AND json_valid(?2) THEN ?1 ELSE '[]' END) AS n
-CROSS JOIN blobs b ON b.thread_id = ?3 AND b.checkpoint_ns = ?4 AND b.channel = n.value AND b.version = ?2 ->> n.key
+FROM json_each(CASE WHEN json_valid(?) AND json_valid(?) THEN ? ELSE '[]' END) AS n
+CROSS JOIN blobs b ON b.thread_id = ? AND b.checkpoint_ns = ? AND b.channel = n.value AND b.version = ? ->> n.key
 
 -- fragment: records_of_page
 -- The columns of a `CheckpointRecord`.
