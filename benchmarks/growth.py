@@ -530,11 +530,15 @@ class Putting:
 
 
 def put_until_told(location: str, ends: Any) -> None:
-    """Put checkpoints until the other end says something; say how long each took."""
+    """Put checkpoints until the other end says something; say how long each took.
+
+    In short threads: on SQLite, puts wait while a thread is pruned, for seconds if it has many thousand checkpoints.
+    """
     taken = []
     with PostgresSaver(location) if "://" in location else SqliteSaver(location) as saver:
-        thread = Thread(saver, "beside")
         for n in itertools.count():
+            if n % 100 == 0:
+                thread = Thread(saver, f"beside-{os.getpid()}-{n}")
             begun = time.perf_counter()
             thread.put(900_000 + n // 10_000, n % 10_000, Step({"count": n, "text": "x" * 500}))
             taken.append(1000 * (time.perf_counter() - begun))
