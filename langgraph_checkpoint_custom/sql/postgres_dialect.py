@@ -130,8 +130,8 @@ class PostgresDialect(SqlDialect):
         if not all(ref.required for ref in encoded.references):
             return None
         ref_channels, ref_versions, ref_begins, _, *blobs = _blob_params(encoded).values()
-        refs = ref_channels, ref_versions, ref_begins, self._schema
-        return layout.put_with_blobs, (*parent, *refs, *blobs, params[2], *params[4:])
+        refs = ref_channels, ref_versions, ref_begins
+        return layout.put_with_blobs, (*parent, self._schema, *refs, *blobs, params[2], *params[4:])
 
     def check_and_store(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip | None:
         """Store a checkpoint and its blobs, unless there are problems; None with Citus, which has no such statement."""

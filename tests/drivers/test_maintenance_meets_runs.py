@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from psycopg import sql
 from typing_extensions import LiteralString
 
-from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, Retention
+from langgraph_checkpoint_custom import CheckpointError, CheckpointSaver, PostgresSaver, Retention
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Steps, through
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.operations import due_threads, sweep
@@ -134,6 +135,53 @@ def test_copies_and_other_runs_do_not_wait_for_a_run(postgres_url: str) -> None:
             saver.put(generate_config("t"), fill_again, generate_metadata(step=4), {"big": "11"})
         assert len(list(saver.list(generate_config("t")))) == 6
         assert len(list(saver.list(generate_config("copy")))) == 4
+        complete(saver)
+
+
+def test_a_put_in_a_callers_transaction_waits_for_a_prune_that_has_not_changed_anything(postgres_url: str) -> None:
+    """While it waits for the thread's lock it has locked no row: with the prune's changes, that would be a deadlock."""
+    calls: list[ConcurrentCall] = []
+    with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as connection:
+        *_, newest = fill(saver, delta=False)
+        held = PostgresSaver(connection)
+        held.get_tuple(newest)
+        connection.commit()
+
+        def put_large() -> None:
+            values: dict[str, Any] = {"big": [*BIG, "10"], "text": "x" * 20_000}
+            versions: dict[str, Any] = {"big": "10", "text": "10"}
+            large = generate_checkpoint(channel_values=values, channel_versions=versions)
+            try:
+                held.put(newest, large, generate_metadata(step=4), versions)
+            except CheckpointError:
+                connection.rollback()
+                raise
+            connection.commit()
+
+        class Interposed:
+            """The driver, which begins the put when the prune has read the outline."""
+
+            driver = saver.backend.driver
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self.driver, name)
+
+            def run(self, op: Operation[Any]) -> Any:
+                def answer(request: RoundTrip | Offload) -> Steps[Any]:
+                    reply = yield request
+                    names = [each.name for each in getattr(request, "statements", ())]
+                    if "select_outline" in names and not calls:
+                        calls.append(ConcurrentCall(put_large))
+                        calls[0].wait_until_blocked(postgres_url)
+                    return reply
+
+                return self.driver.run(replace(op, start=lambda: through(op.start(), answer)))
+
+        saver._driver = Interposed()
+        saver.prune(["t"])
+        saver._driver = Interposed.driver
+        calls[0].join()
+        assert [found.metadata["step"] for found in saver.list(generate_config("t"))] == [4, 3]
         complete(saver)
 
 

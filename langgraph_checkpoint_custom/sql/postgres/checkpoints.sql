@@ -107,17 +107,18 @@ FROM unnest(
 
 -- name: insert_checkpoint_with_blobs
 -- insert_checkpoint_on_parent for one that stores blobs and refers only to those of its parent, which exist as long as
--- the parent's row names them.
+-- the parent's row names them. Without the thread's lock, the row must not be locked: in a caller's transaction it would
+-- stay locked, and the deletion that holds the thread's lock would wait for it.
 WITH locked AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, checkpoint_id, blob_channels, blob_versions FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s AND NOT hidden
+    AND pg_try_advisory_xact_lock_shared(hashtextextended(thread_id, hashtextextended(%s, 0)))
     FOR SHARE
 ), refs AS MATERIALIZED (
     SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS r (channel, version, begins)
 ), parent AS MATERIALIZED (
     SELECT p.thread_id, p.checkpoint_ns, p.checkpoint_id FROM locked p
-    WHERE pg_try_advisory_xact_lock_shared(hashtextextended(p.thread_id, hashtextextended(%s, 0)))
-    AND NOT EXISTS (
+    WHERE NOT EXISTS (
         SELECT channel, version FROM refs
         EXCEPT SELECT * FROM unnest(p.blob_channels, p.blob_versions)
     )
