@@ -44,6 +44,8 @@ _NO_JSON_LIST = ("22P02", "22023")
 # A limit of the server is exceeded; and the functions that refuse a row because its entry in an index is too large.
 _LIMIT = "54000"
 _INDEXING = ("_bt_check_third_page", "index_form_tuple")
+# Where the channels of blobs are among the parameters of a form.
+_CHANNELS = {"insert_checkpoint_with_blobs": 7}
 _SHOWN = 60  # Characters of a name in a message.
 _WAY_OUT = {
     "25006": "the server is read-only; give the address of the primary",
@@ -126,7 +128,8 @@ def _names(statements: Sequence[Statement]) -> Iterator[str]:
     for statement in statements:
         params: Any = statement.params
         if isinstance(params, tuple):  # Of a form: the thread first, then the namespace.
-            params = dict(zip(found, params[:2], strict=False))
+            channels = params[_CHANNELS[statement.name]] if statement.name in _CHANNELS else "{}"
+            params = {**dict(zip(found, params[:2], strict=False)), "channels": channels}
         for what, names in found.items():
             names += [params[what]] if params.get(what) else []
         # The text of an array, which has the texts in it as JSON has them.

@@ -61,6 +61,16 @@ async def test_a_name_that_does_not_fit_is_refused_once(postgres_url: str, api: 
     assert rows(postgres_url) == [0, 0, 0]
 
 
+async def test_a_channel_of_a_checkpoint_on_a_parent_is_named(postgres_url: str, api: str) -> None:
+    """Such a checkpoint is stored by one statement, with its blobs."""
+    async with PostgresSaver(postgres_url) as saver:
+        client, name = Client(saver, api), TOO_LONG[0]
+        parent = await put(client, "1", {"other": [LONG] * 50})
+        with pytest.raises(NameTooLong, match=rf"thread_id 'thread', channel '{name[:60]}'… \(2,700 bytes\)"):
+            await put(client, "2", {"other": [LONG] * 50, name: [LONG] * 50}, parent=parent)
+    assert rows(postgres_url)[0] == 1
+
+
 @pytest.mark.parametrize("what", ["put, one row", "put_writes"])
 async def test_it_does_not_affect_the_other_calls_of_its_batch(postgres_url: str, api: str, what: str) -> None:
     """Only async calls form batches."""
