@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, open_saver
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, PostgresSaver, open_saver
 from langgraph_checkpoint_custom.operations import export_rows as exporting
 from langgraph_checkpoint_custom.tools import exchange
 from langgraph_checkpoint_custom.tools.exchange import (
@@ -361,6 +361,20 @@ def test_an_import_does_not_wait_for_one_thread_with_the_locks_of_others(
         imports = [(event.name, event.error) for event in events if "import" in event.name]
         assert imports == [("import_threads", "Contention"), *[("import_thread", None)] * 5]
         assert plain(other) == plain(saver)
+
+
+def test_an_import_in_a_callers_transaction_leaves_its_settings(
+    saver: CheckpointSaver, own_postgres_url: str, tmp_path: Path
+) -> None:
+    for number in range(2):
+        step(saver, f"t{number}", None, a=[number])
+    export_file(saver, tmp_path / "all.zst")
+    with psycopg.connect(own_postgres_url) as connection:
+        other = PostgresSaver(connection)
+        other.setup()
+        connection.execute("SET LOCAL lock_timeout = '7min'")
+        assert import_file(other, tmp_path / "all.zst").threads == 2
+        assert connection.execute("SHOW lock_timeout").fetchall() == [("7min",)]
 
 
 def unpacked(path: Path) -> bytes:
