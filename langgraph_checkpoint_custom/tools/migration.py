@@ -287,7 +287,7 @@ class _Move:
                         self._move(thread_id)
                 except (StorageError, ClosedError):
                     raise
-                except (CheckpointError, ValueError) as error:
+                except (CheckpointError, TypeError, ValueError) as error:  # JSON and serializers raise the last two.
                     report.problems[thread_id] = str(error)
                 report.threads += 1
                 progress(report.threads)

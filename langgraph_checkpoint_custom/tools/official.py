@@ -9,6 +9,7 @@ to one point in time, and it is stored in one transaction.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
+from langgraph_checkpoint_custom.encoding.objects import is_unicode
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaForeign, StorageError
 from langgraph_checkpoint_custom.tools.foreign import (
     PAGE,
@@ -396,9 +398,8 @@ class OfficialPostgres(OfficialStore):
         from psycopg.types.json import Jsonb
 
         values = dict(one.checkpoint["channel_values"])
-        # Text, numbers and None are in the document, as the official saver stores them; a delta snapshot is True there.
-        inline = (str, int, float, bool, type(None))
-        blobs = {channel: value for channel, value in values.items() if not isinstance(value, inline)}
+        # A delta snapshot is True in the document.
+        blobs = {channel: value for channel, value in values.items() if not _is_inline(value)}
         for channel, value in blobs.items():
             del values[channel]
             if isinstance(value, DeltaSnapshot):
@@ -442,6 +443,18 @@ def _setup_postgres(connection: Any) -> None:
         Official(connection).setup()
     except psycopg.Error as error:
         raise StorageError(f"no tables can be created: {error.diag.message_primary}", operation="migrate") from error
+
+
+def _is_inline(value: Any) -> bool:
+    """Whether the document has a value: None, a number or a text, as the official saver stores them.
+
+    What jsonb rejects is a blob, which the official saver reads, too.
+    """
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, str):
+        return "\0" not in value and is_unicode(value)
+    return value is None or isinstance(value, int)
 
 
 def _text(version: Any) -> str:
