@@ -1,7 +1,8 @@
 """Observing: what each operation did is counted and reported to a hook.
 
-An operation is wrapped, so operations that are not observed cost nothing. The bytes of values and metadata are counted
-in each round trip, but not read.
+An operation is wrapped, so operations that are not observed cost nothing. What is observed is always an operation: no
+statement is sent by itself, and on PostgreSQL none in a batch. The bytes of values and metadata are counted in each
+round trip, but not read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Steps that run side by side share their round trips, and each receives its own replies."""
+"""Steps that run side by side share their round trips, and each receives its own replies; steps inside others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Statement, Steps, together
+from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Statement, Steps, follow, through, together
 
 
 def asking(name: str, sizes: list[int]) -> Steps[tuple[str, list[Any]]]:
@@ -61,3 +61,21 @@ def test_an_error_ends_all_of_them() -> None:
     with pytest.raises(LookupError):
         answered(together([waits(), fails(), waits()]))
     assert ended == ["waits", "waits"]
+
+
+def test_steps_inside_others_receive_the_errors_of_their_requests() -> None:
+    def dividing() -> Steps[str]:
+        try:
+            yield Offload(1, lambda: 1 / 0)
+        except ZeroDivisionError:
+            return "caught"
+        return "not raised"
+
+    def passed_on(request: RoundTrip | Offload) -> Steps[Any]:
+        return (yield request)
+
+    def work(request: RoundTrip | Offload) -> Any:
+        assert isinstance(request, Offload)
+        return request.work()
+
+    assert follow(through(dividing(), passed_on), work) == "caught"
