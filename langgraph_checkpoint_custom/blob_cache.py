@@ -1,7 +1,7 @@
 """The blobs of the checkpoints that were read or stored last.
 
 The next version of a large value shares its chunks. What is remembered here saves work and space, and changes no value:
-a checkpoint whose parent is not known here reads its row. If a blob is known here but deleted in the database, `put`
+a checkpoint whose parent is not known here reads its row. If a deletion has taken the parent or its blobs since, `put`
 notices.
 """
 

@@ -67,7 +67,7 @@ from langgraph_checkpoint_custom.forks import register_for_forks
 T = TypeVar("T")
 
 # The accesses whose round trips are all in one transaction.
-_ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
+_ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "transaction"})
 _SEES_COMMITTED = "SELECT current_setting('transaction_isolation') LIKE 'read %'"
 _COMMIT = Statement("commit", "COMMIT", ())
 # OS threads that decode, which holds the GIL for most of its time; and those that run calls in a loop in which psycopg
@@ -148,11 +148,11 @@ class PostgresDriver:
         return at_once(self._retrying(operation_of(form, params), since, error, is_async=False))
 
     async def asend(self, form: Form, params: Sequence[Any], *, alone: bool = False) -> list[Row]:
-        """Async version of `send`; calls that find no free connection are sent together, unless `alone`."""
+        """Async version of `send`; calls beyond the few that are underway are sent together, unless `alone`."""
         source = self._connections.loop_source()
         if source is None or not (self._sends_forms and self._ready):
             return await self.arun(operation_of(form, params))
-        if not alone and form.batching and (source.queues or source.users >= source.size):
+        if not alone and form.batching and (source.queues or source.users >= source.alone):
             send = partial(self.asend, form, params, alone=True)
             return await send_together(source, partial(self._exchange, form), form.batching, params, send)
         since, connection, error = time.monotonic(), None, None
@@ -266,7 +266,7 @@ class PostgresDriver:
             if isinstance(error, ConnectionLost):
                 unanswered = error.unanswered = unanswered or error.unanswered
             if pause is None:
-                if unanswered and not lost and op.access in ("write", "exclusive"):
+                if unanswered and not lost and op.access in ("write", "transaction"):
                     error.args = (
                         f"{op.name} was retried because no answer came; an earlier attempt may have succeeded. Then: "
                         f"{error}",

@@ -1,4 +1,4 @@
-"""How calls that find no free connection in an event loop are sent together.
+"""How calls beyond the few that are underway in an event loop are sent together.
 
 `engine/batching.py` decides which calls form a batch. A batch is a task of its own, so that cancelling one call does
 not affect the others. It waits for a connection like any call, and then takes all that have gathered. If it is
@@ -30,11 +30,11 @@ async def send_together(
 ) -> list[Row]:
     """Send a call together with others and return its rows; `alone` sends it by itself.
 
-    That is done if a connection is free and no call waits that it would overtake, or after the batch has failed.
+    That is done if few calls are underway and no call waits that it would overtake, or after the batch has failed.
     """
     key = batching.key(params) if batching.key else None
     queue = source.queues.get(batching)
-    if source.users < source.size and (queue is None or not queue.holds(key)):
+    if source.users < source.alone and (queue is None or not queue.holds(key)):
         return await alone()
     if queue is None:
         queue = source.queues[batching] = Queue()

@@ -62,7 +62,7 @@ class LoopSource:
 
     def __init__(self, pool: LoopPool) -> None:
         self.pool = pool
-        self.size = min(pool.max_size, ALONE)
+        self.alone = min(pool.max_size, ALONE)  # Calls that are sent alone at the same time.
         self.users = 0  # Tasks that have a connection or wait for one.
         self.lent: set[LoopConnection] = set()
         self.queues: dict[Hashable, Queue[Any]] = {}
@@ -91,7 +91,7 @@ class LoopSource:
 
 
 class Connections:
-    """A source of connections; this one has nothing to open or close."""
+    """What the driver needs of a source of connections; `OwnPools` and `Callers` complete it."""
 
     is_pooled = True
     """Whether it has a pool: a new connection follows a broken one, so that a retry makes sense."""

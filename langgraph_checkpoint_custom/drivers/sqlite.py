@@ -40,7 +40,7 @@ T = TypeVar("T")
 # OS threads for async reads. SQLite's reads hold the GIL for most of their time, so more do not help.
 READERS = 4
 # Operations of which several share a transaction.
-_SHARE = frozenset({"write", "exclusive", "migrate"})
+_SHARE = frozenset({"write", "transaction", "migrate"})
 
 
 class SqliteDriver:

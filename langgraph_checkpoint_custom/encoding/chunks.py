@@ -122,7 +122,7 @@ class ChunkedValue(NamedTuple):
     own_row: bytes
 
 
-def is_large(data: bytes) -> bool:
+def is_splittable(data: bytes) -> bool:
     """Whether a value in msgpack may be worth cutting into chunks: it is a long list or dict."""
     return len(data) >= SPLIT_FROM and (0x80 <= data[0] < 0xA0 or 0xDC <= data[0] < 0xE0)
 

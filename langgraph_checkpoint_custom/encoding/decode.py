@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 from langgraph.checkpoint.base import PendingWrite
 from pydantic import ValidationError
 
-from langgraph_checkpoint_custom.encoding.chunks import SPLIT_FROM, Chunk, KnownBlobs, KnownValue, join
+from langgraph_checkpoint_custom.encoding.chunks import Chunk, KnownBlobs, KnownValue, join
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue, unpack_plain
 from langgraph_checkpoint_custom.encoding.objects import error_text, pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
@@ -77,7 +77,7 @@ class Decoder:
                 type_ = stored_type
                 if stored_type != MSGPACK or not codec.plain:  # Of most, these are the serializer's bytes.
                     type_, data = codec.unseal(stored_type, data, location_of_blob(self._location[1], channel, version))
-                if len(data) >= SPLIT_FROM and codec.is_large(type_, data):
+                if codec.is_splittable(type_, data):
                     self._large[channel] = KnownValue(version, whole=data)
             else:
                 location = location_of_blob(self._location[1], channel, version)

@@ -98,7 +98,7 @@ class Encoded(NamedTuple):
     parent: KnownBlobs | None = NO_BLOBS
 
     @property
-    def needs_parent(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether `on_parent` has to make the rows before they are stored."""
         return self.parent is None
 
@@ -173,7 +173,7 @@ class LargeCheckpoint(NamedTuple):
                 continue
             version = named[channel] = self.versions[channel]
             type_, data = self.encoded.get(channel) or self._encode_now(channel)
-            if channel not in self.new or not self.codec.is_large(type_, data):
+            if channel not in self.new or not self.codec.is_splittable(type_, data):
                 blobs.append(BlobRow(channel, version, type_, data))
             elif (before := parent.large.get(channel)) and (chunked := cut(data, version, before)):
                 blobs += [BlobRow(channel, name, MSGPACK, piece) for name, piece in chunked.new]

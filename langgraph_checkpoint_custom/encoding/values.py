@@ -31,7 +31,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
 from langgraph_checkpoint_custom.encoding.allowlist import cipher_and_inner
-from langgraph_checkpoint_custom.encoding.chunks import is_large
+from langgraph_checkpoint_custom.encoding.chunks import is_splittable
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
 from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import (
@@ -160,9 +160,9 @@ class ValueCodec:
         type_, data = self._serde.dumps_typed(value)
         return type_, bytes(data)
 
-    def is_large(self, type_: str, data: bytes) -> bool:
+    def is_splittable(self, type_: str, data: bytes) -> bool:
         """Whether unsealed bytes may be worth cutting into chunks."""
-        return self.packs and type_ == MSGPACK and is_large(data)
+        return self.packs and type_ == MSGPACK and is_splittable(data)
 
     def seal(self, type_: str, data: bytes, location: Location, form: str = "") -> TypedBytes:
         """Compress or encrypt bytes for their row, which needs only them, not the value.

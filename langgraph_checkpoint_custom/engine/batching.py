@@ -1,4 +1,4 @@
-"""Which calls are sent together: those that have gathered while no connection was free.
+"""Which calls are sent together: those that have gathered while enough others were underway.
 
 Must not know: databases, event loops, OS threads, the clock.
 

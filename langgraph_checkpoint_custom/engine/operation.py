@@ -19,11 +19,11 @@ Q = TypeVar("Q")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# What an operation does to the database. All round trips of a "migrate", "dry_run" or "exclusive" operation are one
+# What an operation does to the database. All round trips of a "transaction", a "migrate" or a "dry_run" are one
 # transaction. Those of a "snapshot" read one point in time. Each round trip of a "read" or "write" is atomic; on
-# SQLite, each operation is one transaction. A dry run ends with an error, which rolls it back. An "exclusive" operation
-# takes the locks of its threads: no other operation with one of these locks runs at the same time.
-Access = Literal["read", "snapshot", "write", "exclusive", "dry_run", "migrate"]
+# SQLite, each operation is one transaction. A dry run ends with an error, which rolls it back. An operation asks for
+# its locks itself.
+Access = Literal["read", "snapshot", "write", "transaction", "dry_run", "migrate"]
 READS = frozenset({"read", "snapshot"})
 """The accesses of operations that change nothing."""
 
@@ -96,7 +96,7 @@ class Batching(NamedTuple):
 
 
 class Form(NamedTuple):
-    """An operation that is one statement, whose reply needs no decision, apart from its parameters.
+    """A statement that is all of a call, unless it `confirms`, apart from its parameters.
 
     A dialect makes its forms once. The driver sends one with the parameters of a call: by position, the thread first,
     then the namespace. `read` is that of its round trip; it is not needed if `is_whole` says that the rows of the
@@ -316,14 +316,22 @@ def together(many: Sequence[Steps[T]]) -> Steps[list[T]]:
 
 
 def through(steps: Steps[T], answer: Callable[[RoundTrip | Offload], Steps[Any]]) -> Steps[T]:
-    """Run steps inside other steps: `answer` requests what they request, in its own way, and returns the reply."""
+    """Run steps inside other steps: `answer` requests what they request, in its own way, and returns the reply.
+
+    An error is raised in the inner steps.
+    """
+    resume: Callable[[Any], RoundTrip | Offload] = steps.send
     try:
-        reply = None
+        reply: Any = None
         while True:
             try:
-                request = steps.send(reply)
+                request = resume(reply)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-            reply = yield from answer(request)
+            try:
+                reply = yield from answer(request)
+                resume = steps.send
+            except Exception as error:
+                resume, reply = steps.throw, error
     finally:
         steps.close()

@@ -33,7 +33,7 @@ FROM_THREAD = "forked_from_thread"
 FROM_CHECKPOINT = "forked_from_checkpoint"
 
 
-@operation("exclusive")
+@operation("transaction")
 def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
     """Copy a thread inside the database, but not writes to checkpoints that were never stored.
 
@@ -69,7 +69,7 @@ def _after(d: SqlDialect, source: str, target: str) -> Sequence[RoundTrip]:
     return d.ask("arm_thread", thread_id=target), d.ask("count_checkpoints", thread_id=source)
 
 
-@operation("exclusive")
+@operation("transaction")
 def fork_thread(
     d: SqlDialect, codec: ValueCodec, source: str, target: str, checkpoint_id: str | None, run_id: str | None
 ) -> Steps[RunnableConfig]:

@@ -78,7 +78,7 @@ def threads_of_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[list[str]]:
     return [d.own_thread_id(stored) for (stored,) in rows]
 
 
-@operation("exclusive")
+@operation("transaction")
 def delete_for_runs(d: SqlDialect, thread_id: str, run_ids: Sequence[str]) -> Steps[None]:
     """Delete the checkpoints of runs in a thread, and what they wrote to checkpoints of other runs.
 
@@ -93,7 +93,7 @@ def delete_for_runs(d: SqlDialect, thread_id: str, run_ids: Sequence[str]) -> St
     yield from remove(d, thread_id, removal, removal.still_open(written), run_ids)
 
 
-@operation("exclusive")
+@operation("transaction")
 def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     """Delete all but the `keep` newest checkpoints of each namespace, those with a label, and what these need.
 
@@ -107,7 +107,7 @@ def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     yield from remove(d, thread_id, removal)
 
 
-@operation("exclusive", reports_change=True)
+@operation("transaction", reports_change=True)
 def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     """Delete a checkpoint with the subgraph calls that it started, or hide it if a descendant needs it.
 
@@ -124,7 +124,7 @@ def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     return removal.was_visible(place)
 
 
-@operation("exclusive")
+@operation("transaction")
 def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
     """Delete everything after a checkpoint of the root graph, in all namespaces; returns the checkpoint's config.
 

@@ -185,7 +185,7 @@ def _is_late(checkpoint_id: str, newest: str) -> bool:
     return made is not None and made_last is not None and made + OVERTAKEN <= made_last
 
 
-@operation("exclusive")
+@operation("transaction")
 def repair(d: SqlDialect, thread_id: str) -> Steps[int]:
     """Delete the values, chunks and labels of a thread that are unused, and late writes.
 

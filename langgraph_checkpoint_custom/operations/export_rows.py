@@ -226,7 +226,7 @@ class ImportedThread(NamedTuple):
     rows: Callable[[], Iterator[ImportedRow]]
 
 
-@operation("exclusive")
+@operation("transaction")
 def import_thread(
     d: SqlDialect, thread_id: str, digest: str, rows: Callable[[], Iterator[ImportedRow]], replace: bool
 ) -> Steps[bool]:
@@ -250,7 +250,7 @@ def import_thread(
     return (yield from _import_locked(d, ImportedThread(thread_id, digest, rows), replace))
 
 
-@operation("exclusive")
+@operation("transaction")
 def import_threads(d: SqlDialect, threads: Sequence[ImportedThread], replace: bool) -> Steps[Sequence[bool] | None]:
     """Store threads as `import_thread` does, all of them or none; None if each has to be stored alone.
 
@@ -266,7 +266,7 @@ def import_threads(d: SqlDialect, threads: Sequence[ImportedThread], replace: bo
     if d.layout == "citus":
         return None
     locks = [{"thread_id": each} for each in sorted(thread.thread_id for thread in threads)]  # As `ask` sorts them.
-    yield one_trip([d.ask("limit_waiting"), d.ask_each("lock_thread", locks)])
+    yield one_trip([d.ask("wait_briefly"), d.ask_each("lock_thread", locks), d.ask("wait_as_before")])
     return (yield from together([_import_locked(d, thread, replace) for thread in threads]))
 
 

@@ -233,7 +233,7 @@ def _blobs(d: SqlDialect, key: Key, wanted: Sequence[tuple[str, str]]) -> Steps[
     channels, versions = map(d.array, zip(*dict.fromkeys(wanted), strict=True))
     thread_id, checkpoint_ns, _ = key
     params = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "channels": channels, "versions": versions}
-    (rows,) = yield d.ask("sizes_of_blobs", lock=None, **params)
+    (rows,) = yield d.ask("sizes_of_blobs", **params)
     return {(row[0], row[1]): row for row in rows}
 
 

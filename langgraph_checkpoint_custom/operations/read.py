@@ -113,9 +113,7 @@ def get_tuple_to_write(
     newest: list[Any] = []
     if key.checkpoint_id is not None:
         (newest,) = yield d.ask("select_newest_id", **key._asdict())
-    (rows,) = yield d.select_checkpoint(key)
-    rows = d.rows(rows)
-    found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, remember, rows)
+    found = yield from get_tuple(d, codec, next_version, remember, key).start()
     return Reading(found, bool(newest) and newest[0][0] != key.checkpoint_id)
 
 

@@ -239,7 +239,7 @@ def page_of_threads(d: SqlDialect, within: Range, checkpoints: int = PAGE) -> St
     return within._replace(top=end), within._replace(bottom=end)
 
 
-@operation("exclusive")
+@operation("transaction")
 def counted_change(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[tuple[ThreadSize, ThreadSize]]:
     """Run a write, and return the sizes of a thread before and after it. No other operation has changed it in between.
 

@@ -106,7 +106,7 @@ def fate(policy: Policy, thread: Thread, wait: float) -> tuple[int | None, float
     return keep, min(wait, limit)
 
 
-@operation("exclusive")
+@operation("transaction")
 def sweep_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Policy, now: float) -> Steps[Swept]:
     """Delete what a policy does not keep of a thread, and say when to visit it again.
 
@@ -385,7 +385,7 @@ def _bytes(sizes: Sequence[Row]) -> int:
     return Total(map(SizeRow._make, sizes)).bytes
 
 
-@operation("exclusive")
+@operation("transaction")
 def delete_unless_it_fits(d: SqlDialect, thread_id: str, room: int) -> Steps[bool]:
     """Delete a thread, with writes whose checkpoint was never stored; return whether it is gone.
 

@@ -38,7 +38,7 @@ def put(
         that was pruned or deleted.
     Source: BaseCheckpointSaver.put.
     """
-    if encoded.needs_parent:
+    if encoded.is_unfinished:
         (rows,) = yield d.ask("select_blobs_of", **_parent(encoded.row)._asdict())
         names = [d.names(name) for name in rows[0]] if rows else ((), ())
         finished = encoded.on_parent(dict(zip(*names, strict=True)))
@@ -85,7 +85,7 @@ def _by_kind(rows: Sequence[Row]) -> dict[str, list[str]]:
     return found
 
 
-@operation("exclusive")
+@operation("transaction")
 def put_on_hidden(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
     """Store a checkpoint whose parent is hidden, with its new values; returns it as it was stored.
 
@@ -144,7 +144,7 @@ def put_writes(d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | N
             raise claim_lost(key.thread_id)
 
 
-@operation("exclusive")
+@operation("transaction")
 def store_part(
     d: SqlDialect,
     thread_id: str,

@@ -3,9 +3,9 @@
 Must not know: connections, results other than rows of `TupleRow`'s shape.
 
 `postgres_dialect.py` and `sqlite_dialect.py` complete it. Most methods make one round trip, or return None if none is
-needed. A method `…_form` returns a `Form`, which the saver sends without an operation. A method that both databases
-have in the same way is implemented here, from the statements of the `.sql` files (see `files.py`); only lists are
-written in different ways. An operation asks for a plain statement by its name, with `ask`.
+needed. A method `…_form` returns a `Form` and its parameters, which the saver sends without an operation. A method that
+both databases have in the same way is implemented here, from the statements of the `.sql` files (see `files.py`); only
+lists are written in different ways. An operation asks for a plain statement by its name, with `ask`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.files import index_of, with_key
 
 # Parameters that are thread ids.
-_THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
+_THREADS = frozenset({"thread_id", "thread_below", "target"})
 
 
 @dataclass(frozen=True)
@@ -279,14 +279,16 @@ class SqlDialect(ABC):
         return self._send(form.with_params(params), *arming)
 
     def _arming(self, row: CheckpointRow) -> Sequence[Statement]:
-        """Return what inserts the row of a thread, if a checkpoint begins one."""
+        """Return what inserts the row of a thread, by which sweeps find it, if a checkpoint begins one."""
         if row.parent_id or row.checkpoint_ns:
             return ()
         return (self.statement("arm_thread", thread_id=row.thread_id),)
 
     @abstractmethod
     def put_on_parent_form(self, encoded: Encoded) -> tuple[Form, tuple[Any, ...]] | None:
-        """What stores a checkpoint, if its parent exists and is not hidden, and its parameters; None if nothing does.
+        """What stores a checkpoint, if its parent exists and is not hidden, and its parameters.
+
+        None if a reference is optional: only `find_problems` tells which of those exist.
 
         The reply has a row if it was stored. It may be empty for another reason; `find_problems` finds out. With Citus
         it cannot be sent: Citus does not lock rows in a statement that inserts.

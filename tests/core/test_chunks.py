@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.encoding.chunks import (
     KnownValue,
     cut,
     end_of_token,
-    is_large,
+    is_splittable,
     join,
 )
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
@@ -57,7 +57,7 @@ class History:
         """
         first = self.known is None
         data = pack(value)
-        if not is_large(data):
+        if not is_splittable(data):
             self.known = None
             return 0
         found = cut(data, "1", self.known) if self.known else None
@@ -169,7 +169,7 @@ def test_a_value_that_was_read_in_one_piece_is_split_if_it_grows_and_joined_if_i
         assert history.store([*values, *messages(10, seed=9)]) > 5
         assert history.store(messages(100, seed=8)) == 0
     for value in (values[:3], "x" * 50_000, tuple([0.5] * 50_000)):
-        assert not is_large(pack(value))
+        assert not is_splittable(pack(value))
 
 
 def test_a_value_that_shares_nothing_stays_in_one_piece_until_a_later_version_shares_something(forget: bool) -> None:

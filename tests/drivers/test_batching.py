@@ -1,4 +1,4 @@
-"""Async calls on PostgreSQL that find no free connection are batched, and each of them returns its own result."""
+"""Async calls on PostgreSQL beyond the few that are underway are batched, and each of them returns its own result."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_each_reader_of_a_batch_gets_its_own_checkpoint_and_its_own_object
             assert len(set(map(id, values))) == len(values)
 
 
-async def test_calls_of_a_tenant_are_batched_only_with_each_other(postgres_url: str) -> None:
+async def test_calls_of_a_tenant_are_not_batched_with_those_of_others(postgres_url: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         clients = [Client(each, "async") for each in (saver, saver.for_tenant("a"), saver.for_tenant("b"))]
         await asyncio.gather(*(a_life(client, f"t{number}") for client in clients for number in range(12)))

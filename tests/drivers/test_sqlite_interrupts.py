@@ -83,7 +83,7 @@ def both(saver: SqliteSaver, thread_id: str, access: Access = "write") -> None:
 CALLS: dict[str, Callable[[SqliteSaver, str], object]] = {
     "put": put_as,
     "write": both,
-    "exclusive": lambda saver, thread_id: both(saver, thread_id, "exclusive"),
+    "transaction": lambda saver, thread_id: both(saver, thread_id, "transaction"),
     "get": lambda saver, _: saver.get_tuple(config("first")),
     "get objects": lambda saver, _: saver.get_tuple(config("objects")),
     "get chunks, encrypted": lambda saver, _: saver.get_tuple(config("chunks")),
@@ -135,7 +135,7 @@ def test_wherever_a_call_is_interrupted_it_has_stored_all_or_nothing_and_the_nex
     assert acknowledged <= stored(saver)
     rows = claimed(path)
     assert all((f"{number} 1" in rows) == (f"{number} 2" in rows) for number in range(1, point + 1))
-    assert call not in ("write", "exclusive") or f"{point} 1" in rows
+    assert call not in ("write", "transaction") or f"{point} 1" in rows
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -157,7 +157,7 @@ def test_a_signal_handler_may_call_the_saver_at_any_moment_of_a_call(saver: Sqli
     assert set(map(type, outcomes)) == {dict, ConfigError}
     worked = {f"within {number}" for number, each in enumerate(outcomes) if isinstance(each, dict)}
     assert worked == {name for name in stored(saver) if name.startswith("within")}
-    if call in ("write", "exclusive"):
+    if call in ("write", "transaction"):
         assert len(claimed(path)) == 2 * (len(outcomes) + 1)
 
 

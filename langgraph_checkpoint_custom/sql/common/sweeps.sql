@@ -109,8 +109,8 @@ AND (checkpoint_id, thread_id) > (%(bottom)s, %(thread_id)s)
 ORDER BY checkpoint_id, thread_id LIMIT %(limit)s
 
 -- name: select_arming
--- When a thread is due, and what set_ttl has said.
-SELECT due_at, ttl_seconds, strategy FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s
+-- When a thread is due.
+SELECT due_at FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s
 
 -- name: select_metadata
 SELECT metadata_type, metadata FROM langgraph_checkpoint.checkpoints

@@ -1,6 +1,6 @@
 -- Verification.
 
--- The catalog_ statements read what the database has, one line for each thing. The lines are those of `shipped.txt` in
+-- `catalog_lines` reads what the database has, one line for each thing. The lines are those of `shipped.txt` in
 -- the migrations if nothing was changed. The schema's name is left out.
 
 -- name: catalog_lines

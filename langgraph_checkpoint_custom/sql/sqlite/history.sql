@@ -1,13 +1,7 @@
 -- The history of a `DeltaChannel`.
 
 -- name: select_delta_history
--- What a checkpoint is rebuilt from: id ranges, the seeds at their ends, and writes. The rows have few columns, because
--- there may be many thousands of writes. Some writes may have no checkpoint; its id is not in `ids` then. `ranges` has
--- a row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`. A
--- range ends where the parent is not the next lower id, or where a channel that is still `unseeded`, without a seed,
--- has its seed; `unseeded_after` are the channels that have none after that. A parent chain that loops repeats a row in
--- the end, and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its
--- parent may be deleted.
+-- postgres/history.sql has the rows.
 -- The next lower id is looked up, because lead() would read the thread to its end. A channel is searched for
 -- in the text of a list before the list is parsed, which takes longer.
 WITH RECURSIVE target AS MATERIALIZED (
