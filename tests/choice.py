@@ -6,11 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Generator, Mapping, Sequence
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
 from functools import cache
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 
@@ -64,14 +66,18 @@ LONG = {
 }
 
 
-# Of the many cases of these, one in so many runs without --full; with --variants, others each time.
+# Of the many cases of these tests, one in so many runs without --full; the others on other days.
 SAMPLED = {
-    "behaviour/test_loops_without_sockets.py": 4,
-    "migrations/test_two_versions.py": 2,
-    "plans/test_deletions.py": 2,
-    "plans/test_lists.py": 2,
-    "races/test_pairs.py": 6,
+    "behaviour/test_loops_without_sockets.py::*_without_sockets": 4,
+    "migrations/test_two_versions.py::*": 2,
+    "plans/test_deletions.py::*": 2,
+    "plans/test_lists.py::test_lists_on_*": 2,
+    "races/test_pairs.py::test_a_row_*": 6,
+    "races/test_pairs.py::test_two_*": 6,
 }
+
+# Without --variants, the day chooses the variants, in UTC.
+TODAY = datetime.now(timezone.utc).date().isoformat()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,7 +87,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """
     parser.addoption("--full", action="store_true", help="run all tests, the long ones and each of sync and async")
     parser.addoption("--long", action="store_true", help="run the long tests, too")
-    parser.addoption("--variants", default="", metavar="TEXT", help="without --full, any text chooses other variants")
+    parser.addoption("--variants", default="", metavar="TEXT", help="what chooses the variants, instead of the day")
     parser.addoption(
         "--citus",
         action="store_true",
@@ -97,10 +103,23 @@ def _is_full(config: pytest.Config) -> bool:
     return named or bool(config.getoption("--full"))
 
 
+def _variants(config: pytest.Config) -> str:
+    """The text that chooses the variants: it is the same in all processes, also at midnight."""
+    if hasattr(config, "workerinput"):
+        return str(config.workerinput["variants"])
+    return str(config.getoption("--variants") or TODAY)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say how to run the same variants once more."""
+    return [] if _is_full(config) else [f"variants: chosen by --variants={_variants(config)}"]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Pass the choice to the processes of pytest-xdist, which are all given paths."""
     node.workerinput["full"] = _is_full(node.config)
+    node.workerinput["variants"] = _variants(node.config)
 
 
 # These use the saver's methods, which the other folders test on both databases. Without --full, each test runs on one.
@@ -121,13 +140,19 @@ def _is_long(item: pytest.Item) -> bool:
     return path in LONG or f"{path}::{item.name.partition('[')[0]}" in LONG
 
 
+def _sampled(item: pytest.Item) -> int:
+    """Of how many cases of a test one runs without `--full`."""
+    name = f"{_path(item)}::{item.name.partition('[')[0]}"
+    return next((number for pattern, number in SAMPLED.items() if fnmatchcase(name, pattern)), 1)
+
+
 def _quick(config: pytest.Config, items: Sequence[pytest.Item]) -> set[pytest.Item]:
     """What runs without `--full`: of each test one database and one of sync and async; long tests with `--long`.
 
     With `--long`, the folders that are not in `ONE_DATABASE` use both databases.
     """
     is_long = config.getoption("--long")
-    chance = config.getoption("--variants")
+    chance = _variants(config)
     one_database = ONE_DATABASE if is_long else ("",)
     groups: dict[str, dict[str, dict[str, list[pytest.Item]]]] = {}
     for item in items:
@@ -136,7 +161,7 @@ def _quick(config: pytest.Config, items: Sequence[pytest.Item]) -> set[pytest.It
             backend, parameters = _cut_out(BACKENDS, parameters)
             api, parameters = _cut_out(APIS, parameters)
             test = f"{chance}{_path(item)}{name}{parameters}"
-            if crc32(test.encode()) % SAMPLED.get(_path(item), 1) == 0:
+            if _number(f"sample {test}") % _sampled(item) == 0:
                 groups.setdefault(test, {}).setdefault(backend, {}).setdefault(api, []).append(item)
     chosen: set[pytest.Item] = set()
     for test, backends in groups.items():
@@ -158,7 +183,12 @@ def _cut_out(words: Sequence[str], parameters: str) -> tuple[str, str]:
 def _one_of(alternatives: Mapping[str, object], test: str) -> list[str]:
     """One alternative; the name of the test decides which one, so that each runs an equal part of the tests."""
     names = sorted(alternatives)
-    return [names[crc32(test.encode()) % len(names)]]
+    return [names[_number(test) % len(names)]]
+
+
+def _number(text: str) -> int:
+    """A number that looks random; those of two texts are unrelated, unlike their CRCs."""
+    return int.from_bytes(sha256(text.encode()).digest()[:8], "big")
 
 
 def _is_distributed(item: pytest.Item) -> bool:

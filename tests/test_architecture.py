@@ -16,7 +16,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
 from langgraph_checkpoint_custom.sql.files import in_sqlite, load_statements, read_files
-from tests.choice import LONG, SAMPLED
+from tests.choice import DATABASES, LONG, NOT_DISTRIBUTED, ON_A_CLUSTER, ONE_DATABASE, SAMPLED
+from tests.conftest import ON_COORDINATOR
 
 PACKAGE = Path(__file__).parents[1] / "langgraph_checkpoint_custom"
 NAME = PACKAGE.name
@@ -27,6 +28,7 @@ BELOW = {"errors", "migrations", "pairs", *PURE}
 MAY_IMPORT = {
     "errors": set(),
     "migrations": set(),
+    "pairs": set(),
     "engine": {"errors"},
     "model": {"errors"},
     "encoding": {"errors", "engine", "model"},
@@ -51,6 +53,8 @@ MAY_IMPORT = {
     "server": {"saver", "settings"},
     "ui": BELOW | {"retention", "saver", "tools"},
 }
+# These may import everything.
+PROGRAMS = {"__init__", "__main__", "cli", "demo"}
 OUTSIDE = {"asyncio", "threading", "time", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}
 
 
@@ -62,14 +66,25 @@ def modules() -> dict[str, list[Path]]:
 
 
 def imports(path: Path) -> set[str]:
+    """The modules that a file imports; what it imports from a module may be a module of ours as well."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
-            found.add(node.module or "")
+            module = str(node.module)
+            found |= {module, *filter(is_ours, (f"{module}.{alias.name}" for alias in node.names))}
     return found
+
+
+def is_ours(name: str) -> bool:
+    path = PACKAGE.parent.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def test_each_module_has_a_rule_for_its_imports() -> None:
+    assert modules().keys() == MAY_IMPORT.keys() | PROGRAMS
 
 
 @pytest.mark.parametrize("module", MAY_IMPORT)
@@ -294,8 +309,19 @@ def test_every_method_of_the_base_class_is_overridden_with_its_signature(
     assert inspect.isasyncgenfunction(ours) == inspect.isasyncgenfunction(theirs)
 
 
-def test_what_the_quick_run_leaves_out_exists() -> None:
-    for entry in (*LONG, *SAMPLED):
+def test_what_the_choice_of_tests_names_exists() -> None:
+    tests = Path(__file__).parent
+    texts = {path.relative_to(tests).as_posix(): path.read_text("utf-8") for path in tests.rglob("*.py")}
+    for entry in LONG:
         path, _, name = entry.partition("::")
-        text = (Path(__file__).parent / path).read_text("utf-8")
-        assert not name or f"def {name}(" in text, entry
+        assert f"def {name}(" in texts[path] or not name, entry
+    for entry in SAMPLED:
+        path, _, name = entry.partition("::")
+        assert re.search(r"\b" + name.replace("*", r"\w*") + r"\b", texts[path]), entry
+    for start in (*ONE_DATABASE, *ON_A_CLUSTER):
+        assert any(path.startswith(start) for path in texts), start
+    text = "\n".join(texts.values())
+    there = {Path(path).name for path in texts} | set(re.findall(r"(?m)^(?:async )?def (test_\w+)\(", text))
+    assert {*NOT_DISTRIBUTED, *ON_COORDINATOR} - there == set()
+    fixtures = set(re.findall(r"@pytest\.fixture(?:\([^@]*?\))?\n(?:@.*\n)*(?:async )?def (\w+)\(", text))
+    assert DATABASES - fixtures == set()

@@ -35,7 +35,10 @@ from tests.behaviour.helpers import Database, checkpoint, config, metadata, next
 from tests.stores import Client, Store
 
 DAY = timedelta(days=1)
-NOW = datetime.now(timezone.utc)
+
+
+def now() -> datetime:
+    return datetime.now(timezone.utc)
 
 
 def put(
@@ -49,7 +52,7 @@ def put(
 ) -> RunnableConfig:
     """A checkpoint with an id of LangGraph's, if none is given, whose time is `days` ago."""
     document = checkpoint(checkpoint_id or next_uuid(), {"a": thread_id})
-    document["ts"] = (NOW - days * DAY).isoformat()
+    document["ts"] = (now() - days * DAY).isoformat()
     return saver.put(after or config(thread_id), document, metadata(**more), {"a": "1"})
 
 
@@ -72,13 +75,14 @@ class Sweeps:
         return self(at, named=self.named)
 
     def steps(
-        self, at: datetime = NOW, *, dry_run: bool = False, named: set[str] | None = None
+        self, at: datetime | None = None, *, dry_run: bool = False, named: set[str] | None = None
     ) -> Generator[Operation[Any], None, Swept]:
-        """Sweep operation by operation: each is run when the next one is asked for."""
+        """Sweep operation by operation: each is run when the next one is asked for; without a time, now."""
         self.ran.clear()
         self.visits = 0
         d, _, codec = self.saver.backend
-        operations = sweep_operations(d, codec, self.keep, at.timestamp(), dry_run=dry_run, tenants=True, named=named)
+        moment = (at or now()).timestamp()
+        operations = sweep_operations(d, codec, self.keep, moment, dry_run=dry_run, tenants=True, named=named)
         answer = None
         while True:
             try:
@@ -94,7 +98,7 @@ class Sweeps:
 
     def __call__(
         self,
-        at: datetime = NOW,
+        at: datetime | None = None,
         *,
         dry_run: bool = False,
         named: set[str] | None = None,
@@ -117,7 +121,7 @@ def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(
     """However many, whatever their ids, with any retention. After that, only threads that have changed are visited."""
     events: list[OperationEvent] = []
     monkeypatch.setattr(due_threads, "DUE", 20)
-    many, later = 30, NOW + timedelta(hours=2)  # Nothing is new, which the last hour would be.
+    many, later = 30, now() + timedelta(hours=2)  # Nothing is new, which the last hour would be.
     with store.open(on_operation=events.append) as saver:
         saver.setup()
         ids = "", *(f"{first}00-100" for first in "0z"), str(ULID())
@@ -184,9 +188,9 @@ def test_checkpoints_stored_long_before_a_sweep_are_not_read_again(saver: Checkp
         put(saver, f"t{number}")
     sweeps = Sweeps(saver, Retention(keep_last=1))
     sweeps()
-    sweeps(NOW + timedelta(hours=2))
+    sweeps(now() + timedelta(hours=2))
     assert sweeps.visits == 30  # A checkpoint may be committed an hour after its id was made.
-    sweeps(NOW + timedelta(hours=4))
+    sweeps(now() + timedelta(hours=4))
     assert sweeps.visits == 0
 
 
@@ -196,7 +200,7 @@ def test_a_thread_is_visited_when_its_time_comes(saver: CheckpointSaver) -> None
     sweeps = Sweeps(saver, Retention(older_than=5.5 * DAY))
     assert sweeps().deleted_threads == 0
     for day, left in ((0.4, 5), (0.6, 4), (1.6, 3)):
-        swept = sweeps(NOW + day * DAY)
+        swept = sweeps(now() + day * DAY)
         assert (len(threads(saver)), swept.threads, swept.deleted_threads) == (left, left < 5, left < 5)
 
 
@@ -206,7 +210,7 @@ def test_a_thread_that_goes_on_is_looked_at_again(saver: CheckpointSaver) -> Non
     sweeps()
     put(saver, "t", after=first, days=-1)
     for day, deleted in ((1.1, 0), (2.1, 0), (3.1, 1)):
-        assert sweeps(NOW + day * DAY).deleted_threads == deleted
+        assert sweeps(now() + day * DAY).deleted_threads == deleted
 
 
 @pytest.mark.leaves_damage("rows of threads are deleted by hand")
@@ -221,11 +225,11 @@ def test_what_no_rule_has_found_is_found_within_a_week(saver: CheckpointSaver, d
         assert newest is not None
         put(saver, name, after=newest.config)
     database.run("DELETE FROM threads WHERE thread_id = 'missing'")
-    future = (NOW + 365 * DAY).timestamp()
+    future = (now() + 365 * DAY).timestamp()
     database.run("UPDATE sweeps SET started_at = :future", future=future)
-    assert sweeps(NOW + 0.1 * DAY).deleted_checkpoints == 0
+    assert sweeps(now() + 0.1 * DAY).deleted_checkpoints == 0
     database.run("UPDATE sweeps SET started_at = :future", future=future)
-    assert sweeps(NOW + timedelta(seconds=WEEK) + timedelta(hours=1)).deleted_checkpoints == 3
+    assert sweeps(now() + timedelta(seconds=WEEK) + timedelta(hours=1)).deleted_checkpoints == 3
 
 
 @pytest.mark.leaves_damage("a row of a thread is deleted by hand")
@@ -264,7 +268,7 @@ def test_threads_whose_ids_say_no_time_are_looked_at_once_a_week(saver: Checkpoi
             saver.put(
                 config(thread_id, f"{thread_id}{number - 1}" if number else None), document, metadata(), {"a": "1"}
             )
-        deleted = sweeps(NOW + number * days * DAY).deleted_checkpoints
+        deleted = sweeps(now() + number * days * DAY).deleted_checkpoints
         assert deleted == (4 if number and days > 7 else 0)
 
 
@@ -273,11 +277,11 @@ def test_threads_that_have_grown_are_found_by_their_ids(saver: CheckpointSaver) 
     sweeps = Sweeps(saver, Retention(keep_last=1))
     last = {name: config(name) for name in ("uuid6", "ulid", "uuid7")}
     for number in range(3):
-        now = time.time() + number
-        ids = next_uuid(), str(ULID.from_timestamp(now)), str(UUID(int=round(now * 1000) << 80 | 7 << 76 | 2 << 62))
+        made = time.time() + number
+        ids = next_uuid(), str(ULID.from_timestamp(made)), str(UUID(int=round(made * 1000) << 80 | 7 << 76 | 2 << 62))
         for name, checkpoint_id in zip(last, ids, strict=True):
             last[name] = saver.put(last[name], checkpoint(checkpoint_id, {"a": 1}), metadata(), {"a": "1"})
-        assert sweeps(NOW + number * DAY / 24).deleted_checkpoints == (3 if number else 0)
+        assert sweeps(now() + number * DAY / 24).deleted_checkpoints == (3 if number else 0)
 
 
 def test_a_limited_sweep_is_continued_by_the_next_one(saver: CheckpointSaver) -> None:
@@ -296,7 +300,7 @@ def test_a_limited_sweep_is_continued_by_the_next_one(saver: CheckpointSaver) ->
     assert limited(dry_run=True).threads == 4
     deleted = 0
     for minute in range(1, 50):  # Those of the last hour are visited again, but after the others.
-        swept = [limited(NOW + minute * timedelta(minutes=1))]
+        swept = [limited(now() + minute * timedelta(minutes=1))]
         assert (swept[0].threads, swept[0].complete) == (4, False)
         deleted += swept[0].deleted_checkpoints
     assert deleted == 10
@@ -322,16 +326,17 @@ def test_a_stopped_sweep_goes_on_where_it_was(saver: CheckpointSaver, monkeypatc
 
 def test_two_retentions_at_once_miss_no_thread(saver: CheckpointSaver) -> None:
     """A sweep takes a thread that another one has just armed; then both begin anew."""
+    moment = now()
     for number in range(5):
         put(saver, f"t{number}", days=2)
     one, other = Sweeps(saver, Retention(older_than=30 * DAY)), Sweeps(saver, Retention(older_than=DAY))
-    one()
+    one(moment)
     saver.unlabel("t3", "none")  # Due, but for no reason.
-    steps = one.steps()
+    steps = one.steps(moment)
     for op in steps:
         if op.name == "due_page":
             break
-    takes = other.steps()
+    takes = other.steps(moment)
     for op in takes:
         if op.name == "due_page":
             break
@@ -340,7 +345,7 @@ def test_two_retentions_at_once_miss_no_thread(saver: CheckpointSaver) -> None:
     for _ in takes:
         pass
     assert len(threads(saver)) == 5
-    assert other().deleted_threads == 5
+    assert other(moment).deleted_threads == 5
 
 
 def test_two_savers_with_other_retentions_do_not_visit_all_threads_for_each_other(
@@ -354,7 +359,7 @@ def test_two_savers_with_other_retentions_do_not_visit_all_threads_for_each_othe
     visits: list[tuple[int, Sweeps, int]] = []
     for hour in range(0, 100, 4):
         for sweeps in (one, other):
-            sweeps.regular(NOW + hour * timedelta(hours=1))
+            sweeps.regular(now() + hour * timedelta(hours=1))
             if sweeps.visits:
                 visits.append((hour, sweeps, sweeps.visits))
     assert visits == [(0, one, 6), (24, other, 6), (48, one, 5), (72, other, 5), (96, one, 5)]
@@ -392,7 +397,7 @@ def test_a_time_to_live_that_is_set_during_a_visit_counts(
         if op.name == moment:  # It has not run yet.
             saver.set_ttl("t", DAY)
     ((due_at,),) = database.run("SELECT due_at FROM threads")
-    assert due_at <= (0 if moment == "rearm_threads" else (NOW + DAY).timestamp())
+    assert due_at <= (0 if moment == "rearm_threads" else (now() + DAY).timestamp())
 
 
 def test_a_thread_that_is_deleted_while_it_is_visited_gets_no_row(saver: CheckpointSaver, database: Database) -> None:
@@ -560,11 +565,11 @@ async def test_the_status_says_what_is_overdue(client: Client) -> None:
         put(saver, f"{days}", days=days)
     assert (await client.do("sweep_status")).finished_at is None
     keep = Retention(older_than=3.5 * DAY)
-    Sweeps(saver, keep)(NOW - 2 * DAY)
+    Sweeps(saver, keep)(now() - 2 * DAY)
     status = await client.do("sweep_status")
-    assert abs(status.finished_at - datetime.now(timezone.utc)) < DAY
+    assert abs(status.finished_at - now()) < DAY
     assert (status.overdue, status.lag) == (0, timedelta())
-    Sweeps(saver, Retention(older_than=3.5 * DAY, keep_last=9))(NOW - 5 * DAY)
+    Sweeps(saver, Retention(older_than=3.5 * DAY, keep_last=9))(now() - 5 * DAY)
     status = await client.do("sweep_status")  # At that time, all three were as new as can be.
     assert (status.overdue, status.lag > DAY) == (3, True)
     await client.do("sweep", keep)
@@ -579,8 +584,8 @@ async def test_threads_that_a_limited_sweep_has_still_to_visit_are_not_overdue(
     saver: Any = client.saver
     for number in range(5):
         put(saver, f"t{number}")
-    Sweeps(saver, Retention())(NOW - 2 * DAY)
-    assert not Sweeps(saver, Retention(older_than=older_than, max_threads=2))(NOW - DAY).complete
+    Sweeps(saver, Retention())(now() - 2 * DAY)
+    assert not Sweeps(saver, Retention(older_than=older_than, max_threads=2))(now() - DAY).complete
     status = await client.do("sweep_status")
     assert status.overdue == overdue
     assert lag * DAY <= status.lag < (lag + 0.1) * DAY

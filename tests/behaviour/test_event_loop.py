@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -74,6 +74,15 @@ def watched() -> Iterator[list[str]]:
         yield seen
     finally:
         sys.setprofile(None)
+
+
+def test_a_call_on_the_loops_os_thread_is_noticed(tmp_path: Path) -> None:
+    """Shows that the next test can fail."""
+    with watched() as seen, closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.execute("SELECT 1").fetchall()
+        time.sleep(0)
+        tmp_path.stat()
+    assert {"sqlite3 execute", "sqlite3 fetchall", "time sleep", "posix stat"} <= set(seen)
 
 
 async def use(saver: CheckpointSaver) -> None:

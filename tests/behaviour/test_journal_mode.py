@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -105,13 +104,28 @@ async def test_nothing_is_locked_in_the_body_of_a_loop(client: Client, database:
             other.execute("ROLLBACK")
 
 
+def is_being_written(path: str) -> bool:
+    """Whether a connection has begun to write: no other one can then."""
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+    return False
+
+
 async def test_a_write_waits_for_the_read_of_another_process(client: Client, database: Database) -> None:
     await put(client, "1")
     with closing(database.connect()) as other:
         cursor = other.execute("SELECT * FROM checkpoints, json_each('[1, 2]')")
         assert cursor.fetchone()
-        threading.Timer(0.3, cursor.close).start()
-        await put(client, "2")
+        waiting = asyncio.ensure_future(put(client, "2"))
+        while not is_being_written(database.path):
+            assert not waiting.done()
+            await asyncio.sleep(0.005)  # No event is raised when a write begins to wait.
+        assert not waiting.done()
+        cursor.close()
+        await waiting
     assert len(await client.all(config())) == 2
 
 

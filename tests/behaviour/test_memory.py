@@ -16,39 +16,24 @@ from tests.behaviour.helpers import checkpoint, config, metadata, next_uuid
 from tests.stores import Store
 
 PROGRAM = """
-import gc, json, random, sys
+import json, random, sys
 from langgraph_checkpoint_custom import open_saver
-from tests.behaviour.helpers import checkpoint, config, metadata
+from tests.behaviour.helpers import checkpoint, config, metadata, peak
 
 url, kind = sys.argv[1:]
 SIZE = 40_000_000
 value = random.Random(1).randbytes(SIZE) if kind == "bytes" else "some words and some more " * (SIZE // 25)
-
-
-def resident(name):
-    with open("/proc/self/status") as file:
-        return 1024 * int(next(line for line in file if line.startswith(name)).split()[1])
-
-
-def peak(work):
-    gc.collect()
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # The peak begins anew.
-    before = resident("VmRSS")
-    work()
-    return (resident("VmHWM") - before) / SIZE
-
 
 peaks = {}
 with open_saver(url) as saver:
     saver.put(config("first"), checkpoint("1", {"a": "x" * 100_000}), metadata(), {"a": "1"})
     large = checkpoint("1", {"a": value})
     versions = {"a": large["channel_versions"]["a"]}
-    peaks["put"] = peak(lambda: saver.put(config("large"), large, metadata(), versions))
+    peaks["put"] = peak(lambda: saver.put(config("large"), large, metadata(), versions)) / SIZE
     del large, value
 with open_saver(url) as saver:
     saver.get_tuple(config("first"))
-    peaks["get"] = peak(lambda: saver.get_tuple(config("large")))
+    peaks["get"] = peak(lambda: saver.get_tuple(config("large"))) / SIZE
 print(json.dumps(peaks))
 """
 

@@ -46,7 +46,7 @@ def test_each_operation_is_reported_once(store: Store, api: str) -> None:
     assert [event.checkpoint_ns for event in events] == ["", "", "", None, None, None]
     assert [event.name for event in events if event.round_trips != 1] == ["copy_thread"]
     assert all(event.retries == 0 and event.error is None for event in events)
-    assert all(0 < event.seconds < 60 for event in events)
+    assert all(0 < event.seconds < 600 for event in events)
     put, writes, get = events[:3]
     assert put.bytes > 0
     assert get.rows == 2

@@ -236,7 +236,13 @@ def wait_until_swept(is_done: Callable[[], bool]) -> None:
         time.sleep(0.01)  # The database is asked again; there is nothing to wait on.
 
 
+def sweepers() -> set[threading.Thread]:
+    """The OS threads of sweeps; one of another test may be among them."""
+    return {worker for worker in threading.enumerate() if worker.name == "checkpoint-sweep"}
+
+
 def test_automatic_sweeps_cover_all_tenants_and_only_one_runs_at_a_time(store: Store) -> None:
+    before = sweepers()
     keep = Retention(older_than=DAY, every=0.05)
     with store.open() as saver:
         saver.setup()
@@ -245,7 +251,7 @@ def test_automatic_sweeps_cover_all_tenants_and_only_one_runs_at_a_time(store: S
             put(each, "t", 1, days=2)
         with store.open(retention=keep), store.open(retention=keep):
             wait_until_swept(lambda: not any(ids(each, "t") for each in both))
-        assert not any(worker.name == "checkpoint-sweep" for worker in threading.enumerate())
+        assert sweepers() <= before
         assert saver.sweep(keep).threads == 0
 
 
@@ -256,7 +262,7 @@ def test_only_one_process_sweeps_at_a_time(store: Store) -> None:
         from langgraph_checkpoint_custom import retention
         from langgraph_checkpoint_custom.operations.writers import release_claim, take_claim
 
-        saver.backend.driver.run(take_claim(saver.backend.dialect, retention._SWEEPER, "another", "sweep", 60.0))
+        saver.backend.driver.run(take_claim(saver.backend.dialect, retention._SWEEPER, "another", "sweep", 600.0))
         with store.open(retention=Retention(older_than=DAY, every=0.02)):
             time.sleep(0.5)  # Time for some sweeps, if they were allowed.
             assert ids(saver, "t") == ["000001"]
@@ -280,11 +286,12 @@ def test_a_sweep_renews_its_claim_between_two_threads(store: Store, monkeypatch:
 
 @pytest.mark.filterwarnings("ignore:unclosed saver:ResourceWarning")
 def test_automatic_sweeps_do_not_keep_a_saver_alive(store: Store) -> None:
+    before = sweepers()
     saver = store.open(retention=Retention(older_than=DAY, every=0.02))
     known = weakref.ref(saver)
     del saver
     deadline = time.monotonic() + 150
-    while known() is not None or any(worker.name == "checkpoint-sweep" for worker in threading.enumerate()):
+    while known() is not None or sweepers() - before:
         assert time.monotonic() < deadline
         gc.collect()
         time.sleep(0.02)  # Until its OS thread has noticed.
@@ -292,6 +299,7 @@ def test_automatic_sweeps_do_not_keep_a_saver_alive(store: Store) -> None:
 
 @pytest.mark.filterwarnings("ignore:unclosed saver:ResourceWarning")
 def test_automatic_sweeps_go_on_as_long_as_a_copy_of_the_saver_lives(store: Store) -> None:
+    before = sweepers()
     with store.open() as saver:
         saver.setup()
         put(saver.for_tenant("acme"), "t", 1, days=2)
@@ -300,10 +308,10 @@ def test_automatic_sweeps_go_on_as_long_as_a_copy_of_the_saver_lives(store: Stor
     deadline = time.monotonic() + 150
     while ids(copied, "t"):
         assert time.monotonic() < deadline
-        assert any(worker.name == "checkpoint-sweep" for worker in threading.enumerate())
+        assert sweepers() - before
         time.sleep(0.02)  # Until it is deleted.
     del copied
-    while any(worker.name == "checkpoint-sweep" for worker in threading.enumerate()):
+    while sweepers() - before:
         assert time.monotonic() < deadline
         gc.collect()
         time.sleep(0.02)  # Until its OS thread, which looks from time to time, finds no copy of the saver.
@@ -386,8 +394,9 @@ async def test_a_saver_is_closed_on_the_loop_that_its_sweep_waits_for(
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
         saver = PostgresSaver(connection)
         await saver.asetup()
+        before = sweepers()
         waiting = PostgresSaver(connection, retention=Retention(older_than=DAY, every=0.001))
-        (worker,) = (each for each in threading.enumerate() if each.name == "checkpoint-sweep")
+        (worker,) = sweepers() - before
         assert waits.wait(300)  # The loop stands still.
         waiting.close()
         await asyncio.to_thread(worker.join)
@@ -402,7 +411,8 @@ def test_a_hook_may_close_the_saver_that_sweeps(store: Store) -> None:
             saver.close()
             closed.set()
 
+    before = sweepers()
     saver = store.open(retention=Retention(older_than=DAY, every=0.1), on_operation=close)
-    (worker,) = (each for each in threading.enumerate() if each.name == "checkpoint-sweep")
+    (worker,) = sweepers() - before
     assert closed.wait(300)
     worker.join()

@@ -12,7 +12,7 @@ from langgraph.types import Interrupt
 from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, Retention
 from langgraph_checkpoint_custom.encoding.langgraph_private import NO_TASK, interrupt_id
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
-from tests.behaviour.test_due import DAY, NOW, Sweeps, put, threads
+from tests.behaviour.test_due import DAY, Sweeps, now, put, threads
 from tests.stores import Client, Store
 
 
@@ -43,10 +43,10 @@ async def test_a_run_revives_an_expired_thread(client: Client) -> None:
     last = put(saver, "t", after=first)
     await client.do("sweep", Retention())
     assert threads(saver) == ["t"]
-    assert Sweeps(saver, Retention())(NOW + 0.9 * DAY).deleted_threads == 0
+    assert Sweeps(saver, Retention())(now() + 0.9 * DAY).deleted_threads == 0
     put(saver, "t", after=last, days=-1)
-    assert Sweeps(saver, Retention())(NOW + 1.5 * DAY).deleted_threads == 0
-    assert Sweeps(saver, Retention())(NOW + 2.6 * DAY).deleted_threads == 1
+    assert Sweeps(saver, Retention())(now() + 1.5 * DAY).deleted_threads == 0
+    assert Sweeps(saver, Retention())(now() + 2.6 * DAY).deleted_threads == 1
 
 
 async def test_a_time_to_live_can_keep_the_latest(client: Client) -> None:
@@ -67,7 +67,7 @@ async def test_a_thread_that_waits_for_a_human_outlives_its_time(client: Client,
     assert sweeps().deleted_threads == (not keep_waiting)
     if keep_waiting:
         await client.put_writes(last, [("a", 1)], "task")  # It was answered.
-        assert sweeps(NOW + 1.1 * DAY).deleted_threads == 1
+        assert sweeps(now() + 1.1 * DAY).deleted_threads == 1
 
 
 @pytest.mark.parametrize("how_it_ends", ["a", ERROR])
@@ -76,7 +76,7 @@ async def test_a_thread_whose_answer_is_acted_on_outlives_its_time(client: Clien
     saver: Any = client.saver
     question = Interrupt("sure?", id=str(interrupt_id("ask:task", 0)))
     document = checkpoint(next_uuid(), {"branch:to:ask": None})
-    document["ts"] = (NOW - 2 * DAY).isoformat()
+    document["ts"] = (now() - 2 * DAY).isoformat()
     versions = document["channel_versions"]
     last = await client.put(config("t"), document, metadata(), versions)
     await client.put_writes(last, [(INTERRUPT, [question])], "task")
@@ -86,7 +86,7 @@ async def test_a_thread_whose_answer_is_acted_on_outlives_its_time(client: Clien
     sweeps = Sweeps(saver, Retention())
     assert sweeps().deleted_threads == 0
     await client.put_writes(last, [(how_it_ends, 1)], "task")
-    assert sweeps(NOW + 1.1 * DAY).deleted_threads == 1
+    assert sweeps(now() + 1.1 * DAY).deleted_threads == 1
 
 
 @pytest.mark.leaves_damage("a value is damaged")
@@ -94,7 +94,7 @@ async def test_no_value_decides_whether_a_thread_waits(client: Client, database:
     saver: Any = client.saver
     put(saver, "t", days=2)
     document = checkpoint(next_uuid(), {"a": ["x" * 100_000]})
-    document["ts"] = (NOW - 2 * DAY).isoformat()
+    document["ts"] = (now() - 2 * DAY).isoformat()
     await client.put(config("t"), document, metadata(), {"a": document["channel_versions"]["a"]})
     await client.do("set_ttl", "t", DAY)
     database.run("UPDATE blobs SET value = :data", data=b"\xc1")

@@ -43,7 +43,7 @@ def begun(connection: psycopg.Connection[Any], round_trip: RoundTrip) -> None:
 
 
 def wait_until_it_waits(urls: Sequence[str], call: Future[Any]) -> None:
-    for _ in range(3_000):
+    for _ in range(7_500):
         if waits_for_a_lock(urls):
             return
         assert not call.done(), f"it did not wait: {call.result()!r}"

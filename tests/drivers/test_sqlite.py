@@ -8,7 +8,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +114,14 @@ async def test_a_write_of_another_process_delays_but_does_not_fail_a_call(
     async with SqliteSaver(path, busy_timeout=busy_timeout) as saver:
         client = Client(saver, api)
         await client.put(*arguments("t"))
-        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         waiting = asyncio.ensure_future(client.put(*arguments("t")))
-        threading.Timer(0.3, other.commit).start()
         found = await client.all(generate_config("t"))
         assert len(found) == 1  # A read does not wait.
+        await asyncio.sleep(0.3)  # Time for the put to ask for the lock.
+        assert not waiting.done()
+        other.commit()
         await waiting
         assert len(await client.all(generate_config("t"))) == 2
         other.close()

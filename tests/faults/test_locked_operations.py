@@ -39,6 +39,12 @@ OPERATIONS: Mapping[str, tuple[Callable[[Client, str], Awaitable[Any]], Any]] = 
     "fork_thread": (lambda client, thread_id: client.do("fork_thread", "source", thread_id), ThreadExists),
 }
 
+# The locks of this database.
+ADVISORY = (
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
 
 @asynccontextmanager
 async def opened(session: str, url: str, api: str) -> AsyncIterator[Client]:
@@ -102,4 +108,4 @@ async def test_it_sees_what_was_committed_while_it_waited_and_holds_the_lock_unt
                 assert watcher.execute(held, [pid]).fetchone() == (2 if makes else 1,), name  # That of the source, too.
                 blocker.rollback()
                 await call
-            assert watcher.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone() == (0,)
+            assert watcher.execute(ADVISORY).fetchone() == (0,)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from hashlib import sha256
+from itertools import cycle
 from typing import Annotated, Any, TypedDict, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage
@@ -76,8 +76,9 @@ def run(saver: Any, errors: list[CheckpointError]) -> None:
     """Run until a line is read; a thread with an error ends before."""
     from langgraph.graph import START, StateGraph  # Takes a second, which the other modes save.
 
+    texts = cycle(TEXTS)
     builder = StateGraph(State)
-    builder.add_node("answer", lambda state: {"messages": [HumanMessage(random.choice(TEXTS))]})
+    builder.add_node("answer", lambda state: {"messages": [HumanMessage(next(texts))]})
     builder.add_edge(START, "answer")
     graph = builder.compile(checkpointer=reporting(saver))
     stop = threading.Event()

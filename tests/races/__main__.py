@@ -34,11 +34,13 @@ def report(database: str, outcome: Outcome) -> str:
     lines.append("  " + ", ".join(f"{name} {number:,}" for name, number in sorted(outcome.calls.items())))
     if outcome.rolled_back:
         lines.append(f"  rolled back by the database: {dict(outcome.rolled_back)}")
+    if not outcome.is_meaningful:
+        lines.append("  too many rounds are undecided, or too many calls were rolled back")
     return "\n".join([*lines, *outcome.problems])
 
 
 def main() -> int:
-    """Play rounds; returns how many databases had a problem."""
+    """Play rounds; returns how many databases had a problem, or rounds that say too little."""
     parser = argparse.ArgumentParser("python -m tests.races", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="for all databases together")
     parser.add_argument("--rounds", type=int, help="at most, for each database")
@@ -78,7 +80,7 @@ def main() -> int:
                     again=options.again,
                 )
             print(report(database, outcome), flush=True)
-            failed += bool(outcome.problems)
+            failed += bool(outcome.problems) or not outcome.is_meaningful
     return failed
 
 

@@ -64,6 +64,12 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
+    @property
+    def is_meaningful(self) -> bool:
+        """Whether most rounds could be decided, and most calls were not rolled back."""
+        undecided, rolled_back = self.verdicts[Verdict.UNKNOWN], self.rolled_back.total()
+        return 2 * undecided < self.rounds and 2 * rolled_back < self.calls.total()
+
 
 class Races:
     """Rounds on a store that nothing else uses.

@@ -26,6 +26,11 @@ def test_two_concurrent_operations_have_the_outcome_of_one_serial_order(bench: B
     assert not any(problems), "\n".join(filter(None, problems))
 
 
+def test_a_prune_waits_for_another(bench: Bench) -> None:
+    """Shows that a pair meets: the transaction of the first is open when the second begins."""
+    assert bench.play("prune", "prune", "plain").waited
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_row_may_come_before_each_statement(bench: Bench, name: str) -> None:
     """A call that never waits comes completely before or after the operation, although it may be seen late."""

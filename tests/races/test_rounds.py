@@ -39,7 +39,9 @@ def test_some_order_of_the_calls_explains_all_results(own_database: Store, name:
     only, rounds = MIXES[name]
     weights = {each: EVERYTHING[each] for each in only.split(",")} if only else EVERYTHING
     seed = str(random.SystemRandom().randrange(10**9))
+    print("seed", seed)  # Also if a process ends or hangs.
     with races(own_database, processes=2) as running:
         outcome = running.run(seed, Mix(weights), rounds=rounds)
     assert outcome.problems == []
     assert outcome.verdicts[Verdict.FINE] > 0
+    assert outcome.is_meaningful, outcome

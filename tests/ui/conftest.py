@@ -140,6 +140,10 @@ class Served:
         self._socket.close()
 
 
+# Seconds to wait for the browser.
+PATIENCE = 150
+
+
 class Browser:
     """Chromium without a window, and what tests do with it."""
 
@@ -161,11 +165,11 @@ class Browser:
 
     def wait(self, text: str, *arguments: Any) -> Any:
         """Wait until a script returns something true."""
-        return WebDriverWait(self.driver, 60).until(lambda driver: driver.execute_script(text, *arguments))
+        return WebDriverWait(self.driver, PATIENCE).until(lambda driver: driver.execute_script(text, *arguments))
 
     def find(self, selector: str) -> WebElement:
         """The first element; the timeline may be about to draw it."""
-        wait = WebDriverWait(self.driver, 60)
+        wait = WebDriverWait(self.driver, PATIENCE)
         return wait.until(lambda driver: driver.find_element(By.CSS_SELECTOR, selector))
 
     def click(self, selector: str, by: str = By.CSS_SELECTOR) -> None:
@@ -175,7 +179,7 @@ class Browser:
             driver.find_element(by, selector).click()
             return True
 
-        WebDriverWait(self.driver, 60, ignored_exceptions=[StaleElementReferenceException]).until(clicked)
+        WebDriverWait(self.driver, PATIENCE, ignored_exceptions=[StaleElementReferenceException]).until(clicked)
 
     def follow(self, text: str) -> None:
         """Click the link that has this text."""

@@ -145,7 +145,7 @@ def test_the_policy_stops_scripts_that_get_into_a_page(browser: Browser) -> None
     # Four refusals, and that there is no such image, which may be reported before or after them.
     expected = {"inline event handler", "inline style", "inline script", "elsewhere.example", "/nothing - "}
     found: list[str] = []
-    for _ in range(600):
+    for _ in range(1_500):
         found += browser.complaints()
         if all(any(kind in each for each in found) for kind in expected):
             break

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
@@ -48,18 +49,20 @@ SUITES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of the tests that made a saver, and the errors of those that failed."""
+    """The results of the tests that made a saver, the errors of those that failed, and what to take off the list."""
 
     passed: frozenset[str]
     failed: Mapping[str, str]
+    gone: frozenset[str] = frozenset()
 
     def surprises(self, name: str) -> dict[str, str]:
-        """Unexpected results: tests that fail and should pass, and tests that pass and should fail."""
+        """Unexpected results: tests that fail and should pass, that pass and should fail, or that no longer exist."""
         expected = EXPECTED[name]
         failures = {test: said for test, said in self.failed.items() if function_of(test) not in expected}
         failing = {function_of(test) for test in self.failed}
         passes = {function_of(test) for test in self.passed} & expected.keys() - failing
-        return {**failures, **dict.fromkeys(passes, "passes: take it off the list")}
+        gone = dict.fromkeys(self.gone, "does not exist: take it off the list")
+        return {**failures, **dict.fromkeys(passes, "passes: take it off the list"), **gone}
 
 
 def run(name: str, saver: str, folder: Path, *, dsn: str = "", everything: bool = False) -> Outcome:
@@ -76,6 +79,7 @@ def run(name: str, saver: str, folder: Path, *, dsn: str = "", everything: bool 
     """
     suite = SUITES[name]
     copy_tests(suite_of(f"{suite.package}=={version(suite.package)}", folder), folder)
+    gone = frozenset(test for test in EXPECTED[name] if not _exists(test, folder))
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "LANGGRAPH_"))},
         "UPSTREAM_SAVER": saver,
@@ -88,10 +92,18 @@ def run(name: str, saver: str, folder: Path, *, dsn: str = "", everything: bool 
     first = _pytest(folder, environment, [*options, *files])
     again = [_node(test) for test in first.failed if function_of(test) not in EXPECTED[name]]
     if not again:
-        return first
+        return replace(first, gone=gone)
     second = _pytest(folder, environment, [*options, *again])
     failed = {test: said for test, said in first.failed.items() if test not in second.passed}
-    return Outcome(first.passed | second.passed, failed)
+    return Outcome(first.passed | second.passed, failed, gone)
+
+
+def _exists(test: str, folder: Path) -> bool:
+    """Whether a suite has a test, which it may skip."""
+    module, *names = test.split("::")
+    file = folder / "tests" / f"{module}.py"
+    text = file.read_text("utf-8") if file.exists() else ""
+    return all(re.search(rf"\b(?:class|def) {name}\b", text) for name in names)
 
 
 def _pytest(folder: Path, environment: Mapping[str, str], arguments: Sequence[str]) -> Outcome:
