@@ -80,7 +80,7 @@ def test_a_call_on_the_loops_os_thread_is_noticed(tmp_path: Path) -> None:
     """Shows that the next test can fail."""
     with watched() as seen, closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         connection.execute("SELECT 1").fetchall()
-        time.sleep(0)
+        time.sleep(0)  # Not to wait, but as a call that has to be noticed.
         tmp_path.stat()
     assert {"sqlite3 execute", "sqlite3 fetchall", "time sleep", "posix stat"} <= set(seen)
 

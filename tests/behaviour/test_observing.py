@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, OperationEvent, ThreadExists
 from langgraph_checkpoint_custom.otel import BOUNDARIES, instrumentation
-from tests.behaviour.helpers import LONG, checkpoint, config, metadata
+from tests.behaviour.helpers import LONG, Database, checkpoint, config, metadata
 from tests.conftest import APIS
 from tests.stores import Client, Store
 
@@ -169,3 +169,15 @@ def test_stats_describe_the_connections(store: Store) -> None:
             assert stats["workers"]["pool_available"] == 1
             (loop,) = stats["loops"]
             assert loop["requests_num"] >= 1
+
+
+@pytest.mark.parametrize("hook", [None, lambda event: None], ids=["no hook", "hook"])
+def test_an_unreadable_thread_is_left_out_of_threads_with_a_state(store: Store, database: Database, hook: Any) -> None:
+    """Its value is so large that it is decoded as a request of its own, whose error the operation has to receive."""
+    with store.open(on_operation=hook) as saver:
+        saver.put(config("t"), checkpoint("1", {"a": "x" * 100_000}, {"a": "1"}), metadata(), {"a": "1"})
+        saver.put_writes(config("t", "1"), [("__error__", "boom")], "task")
+        assert [found.thread_id for found in saver.threads(state="failed")] == ["t"]
+    database.run("UPDATE blobs SET value = :bad", bad=b"\xc1" * 100_000)
+    with store.open(on_operation=hook) as saver:
+        assert list(saver.threads(state="failed")) == []

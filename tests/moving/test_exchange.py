@@ -342,9 +342,7 @@ def test_an_import_does_not_wait_for_one_thread_with_the_locks_of_others(
     saver: CheckpointSaver, own_postgres_url: str, tmp_path: Path
 ) -> None:
     """Somebody holds the lock of a thread in a transaction, until the import has given up on the batch."""
-    for number in range(5):
-        step(saver, f"t{number}", None, a=[number])
-    export_file(saver, tmp_path / "all.zst")
+    path = exported(saver, 5, tmp_path)
     events: list[OperationEvent] = []
 
     def noted(event: OperationEvent) -> None:
@@ -359,7 +357,7 @@ def test_an_import_does_not_wait_for_one_thread_with_the_locks_of_others(
         other.setup()
         (lock,) = other.backend.dialect.ask(lock="shared", thread_id="t3").before
         holder.execute(lock.sql.encode(), lock.params)
-        done = import_file(other, tmp_path / "all.zst")
+        done = import_file(other, path)
         assert (done.threads, done.problems) == (5, {})
         imports = [(event.name, event.error) for event in events if "import" in event.name]
         assert imports == [("import_threads", "Contention"), *[("import_thread", None)] * 5]
@@ -369,15 +367,22 @@ def test_an_import_does_not_wait_for_one_thread_with_the_locks_of_others(
 def test_an_import_in_a_callers_transaction_leaves_its_settings(
     saver: CheckpointSaver, own_postgres_url: str, tmp_path: Path
 ) -> None:
-    for number in range(2):
-        step(saver, f"t{number}", None, a=[number])
-    export_file(saver, tmp_path / "all.zst")
+    path = exported(saver, 2, tmp_path)
     with psycopg.connect(own_postgres_url) as connection:
         other = PostgresSaver(connection)
         other.setup()
         connection.execute("SET LOCAL lock_timeout = '7min'")
-        assert import_file(other, tmp_path / "all.zst").threads == 2
+        assert import_file(other, path).threads == 2
         assert connection.execute("SHOW lock_timeout").fetchall() == [("7min",)]
+
+
+def exported(saver: CheckpointSaver, threads: int, folder: Path) -> Path:
+    """A file with that many threads of one checkpoint."""
+    for number in range(threads):
+        step(saver, f"t{number}", None, a=[number])
+    path = folder / "all.zst"
+    export_file(saver, path)
+    return path
 
 
 def unpacked(path: Path) -> bytes:
