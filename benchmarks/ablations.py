@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from itertools import islice
@@ -181,7 +182,7 @@ _SEND = PostgresDriver.send
 def _without_blobs(form: Form) -> Form:
     """The form that reads one checkpoint, without the part of its statement that reads blobs and chunks."""
     start, end = (form.sql.index(f"UNION ALL\nSELECT '{kind}'") for kind in ("blob", "write"))
-    return form._replace(sql=form.sql[:start] + form.sql[end:])
+    return replace(form, sql=form.sql[:start] + form.sql[end:])
 
 
 def _read_in_two(self: PostgresDriver, form: Form, params: Sequence[Any]) -> Any:

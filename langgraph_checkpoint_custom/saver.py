@@ -337,7 +337,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             return self._note_start(config, self._driver.run(get_tuple_to_write(*self._read_arguments(config))))
         dialect = self._dialect
         if dialect.sends_forms:
-            return self._build(dialect.rows(self._driver.send(*dialect.read_form(key_of(config)))))
+            return self._build(self._driver.send(*dialect.read_form(key_of(config))))
         return self._driver.run(get_tuple(*self._read_arguments(config)))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -346,7 +346,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             return self._note_start(config, await self._driver.arun(get_tuple_to_write(*self._read_arguments(config))))
         dialect = self._dialect
         if dialect.sends_forms:
-            rows = dialect.rows(await self._driver.asend(*dialect.read_form(key_of(config))))
+            rows = await self._driver.asend(*dialect.read_form(key_of(config)))
             if (size := size_of(rows)) < OFFLOAD_BYTES:
                 return self._build(rows)
             found: CheckpointTuple | None = await self._driver.aoffload(Offload(size, partial(self._build, rows)))
@@ -383,7 +383,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page, dialect = asked_page(config, before, limit, PAGE), self._dialect
         if page and page.checkpoint_ns is not None and not conditions and dialect.sends_forms:
-            found = self._build_page(page, dialect.rows(self._driver.send(*dialect.page_form(page))))
+            found = self._build_page(page, self._driver.send(*dialect.page_form(page)))
             page, limit = page_below(page, found, limit, PAGE)  # Now: the caller may change what it gets.
             yield from found
             del found
@@ -402,7 +402,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page, dialect = asked_page(config, before, limit, PAGE), self._dialect
         if page and page.checkpoint_ns is not None and not conditions and dialect.sends_forms:
-            rows = dialect.rows(await self._driver.asend(*dialect.page_form(page)))
+            rows = await self._driver.asend(*dialect.page_form(page))
             found: Sequence[CheckpointTuple]
             if (size := size_of(rows)) < OFFLOAD_BYTES:
                 found = self._build_page(page, rows)

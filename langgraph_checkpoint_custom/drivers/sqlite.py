@@ -147,14 +147,14 @@ class SqliteDriver:
 
     def _fetch(self, connection: sqlite3.Connection, form: Form, params: Sequence[Any]) -> list[Row]:
         try:
-            if form.each:
-                return _execute_each(connection, form, params)
-            if form.read is None:
-                return connection.execute(form.sql, params).fetchall()
             if form.is_whole:  # Of most checkpoints. A transaction would take a tenth of the time of a small read.
                 rows = connection.execute(form.sql, params).fetchall()
                 if form.is_whole(rows):
                     return rows
+            elif form.each:
+                return _execute_each(connection, form, params)
+            if form.read is None:
+                return connection.execute(form.sql, params).fetchall()
             connection.execute("BEGIN")
             rows = form.read(connection.execute, form.sql, params)
             connection.execute("COMMIT")

@@ -167,15 +167,26 @@ class SqliteConnections:
             finally:
                 self.owner = 0
                 if writer is not None and writer.in_transaction:
-                    with suppress(sqlite3.Error):  # The next call tries again.
-                        writer.rollback()
+                    _roll_back(writer)
 
     def reading_at_once(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
         """Call `work` with the writer if no other call has it, and with a connection for reads otherwise."""
         if not self.owner:
+            writer = None
             try:
                 if self._lock.acquire(blocking=False):
+                    try:
+                        self.owner = threading.get_ident()
+                        writer = self.writer
+                        if writer is not None and not writer.in_transaction and since < self._good_until:
+                            return work(writer, *args)
+                    finally:
+                        self.owner = 0
+                        if writer is not None and writer.in_transaction:
+                            _roll_back(writer)
                     return self.writing(operation, since, work, *args)
+            except sqlite3.OperationalError:  # Another process has the file; `work` has errors of ours for the rest.
+                return self.writing(operation, since, work, *args)
             finally:
                 try:  # noqa: SIM105  # An interrupt may come when `suppress` is called.
                     self._lock.release()
@@ -487,6 +498,11 @@ def _again(writer: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
     if writer.in_transaction:
         writer.rollback()
     return work(writer, *args)
+
+
+def _roll_back(writer: sqlite3.Connection) -> None:
+    with suppress(sqlite3.Error):  # The next call tries again.
+        writer.rollback()
 
 
 def _location(path: str) -> tuple[int, int] | None:

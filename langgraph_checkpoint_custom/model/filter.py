@@ -92,7 +92,7 @@ def projected(key: str) -> str:
 
 def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
     """The projection of metadata as a JSON text; restricted to the keys in `only`, unless that is None."""
-    projection: dict[str, str | None] = {}
+    pairs = []
     for key, value in metadata.items():
         if isinstance(key, str) and (only is None or key in only):
             if type(value) is str:
@@ -100,14 +100,12 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
             else:
                 text = canonical(value) if key != _UNKNOWN else None
             # A serializer may change a lone surrogate. Here it looks like half of a valid pair, so neither is known.
-            known = text is not None and len(text) <= LONGEST and "\\ud" not in text
-            projection[projected(key)] = text if known else None
+            if text is None or len(text) > LONGEST or "\\ud" in text:
+                pairs.append(f'"{projected(key)}":null')
+            else:
+                pairs.append(f'"{projected(key)}":{encode_basestring_ascii(text)}')
     if only is not None:
-        projection[MORE] = None
-    pairs = [
-        f'"{key}":null' if text is None else f'"{key}":{encode_basestring_ascii(text)}'
-        for key, text in projection.items()
-    ]
+        pairs.append(f'"{MORE}":null')
     return f"{{{','.join(pairs)}}}"
 
 

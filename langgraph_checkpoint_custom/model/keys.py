@@ -328,7 +328,9 @@ def configurable(config: RunnableConfig) -> Mapping[str, Any]:
 
 def key_of(config: RunnableConfig) -> Key:
     """The key that a config names: a missing namespace is the root's, a missing checkpoint id the newest."""
-    part = configurable(config)
+    part: Mapping[str, Any] | None = config.get("configurable") if type(config) is dict else None
+    if part is None or type(part) is not dict:
+        part = configurable(config)
     thread_id, checkpoint_ns = part.get("thread_id"), part.get("checkpoint_ns") or ""
     checkpoint_id = part.get("checkpoint_id") or None
     if type(thread_id) is str and type(checkpoint_ns) is str and (checkpoint_id is None or type(checkpoint_id) is str):
@@ -347,9 +349,11 @@ def key_of(config: RunnableConfig) -> Key:
 def claim_of(config: RunnableConfig) -> str | None:
     """The token of the claim in a config that names a thread, or None."""
     token = config["configurable"].get(CLAIM_KEY)
+    if token is None:
+        return None
     if token == "":
         raise ConfigError("the token of the claim is empty; pass the lease.config that saver.claim() gives you")
-    return None if token is None else text("the token of a claim", token, MAX_ID)
+    return text("the token of a claim", token, MAX_ID)
 
 
 def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:

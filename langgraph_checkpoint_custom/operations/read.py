@@ -77,7 +77,6 @@ def get_tuple(
     Source: BaseCheckpointSaver.get_tuple.
     """
     (rows,) = yield d.select_checkpoint(key)
-    rows = d.rows(rows)
     return (yield from offload(size_of(rows), build_tuple, d, codec, next_version, remember, rows))
 
 
@@ -92,8 +91,7 @@ def get_with_writes(
     """
     replies = yield one_trip([d.select_checkpoint(key) for key in keys])
     tuples = []
-    for reply in replies:
-        rows = d.rows(reply)
+    for rows in replies:
         found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
         if found:
             tuples.append((found, writes_of(rows)))
@@ -132,9 +130,8 @@ def list_page(
     if piece is None:
         return PageReply([], None)
     (rows,) = yield d.select_page(piece.page)
-    rows = d.rows(rows)
     tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, wanted)
-    return PageReply(tuples, piece.after(_page_places(rows)))
+    return PageReply(tuples, piece.after(_page_places(d.rows(rows))))
 
 
 def _page_places(rows: Sequence[Row]) -> Sequence[tuple[str, str, str]]:
@@ -160,9 +157,14 @@ def build_tuple(
     """Build the checkpoint of a reply about one checkpoint; None if it does not exist."""
     if not rows or rows[0][0] != "checkpoint":  # Writes can be stored before it, and a batch reads blobs of others.
         return None
+    if d.tenant:
+        rows = d.rows(rows)
     head, *others = rows
-    blobs: Blobs = _by_name(codec, others) if head[_CHANNELS] else {}
-    others = [row for row in others if row[0] != "blob"]
+    blobs: Blobs = {}
+    if others:
+        if head[_CHANNELS]:
+            blobs = _by_name(codec, others)
+        others = [row for row in others if row[0] != "blob"]
     error = None
     try:
         if ordinary := _ordinary(d, codec, head, others, blobs):
@@ -198,7 +200,7 @@ def _ordinary(
     if type_ not in plain or type2 not in plain:
         return None
     pending: Any = []
-    for kind, _, _, _, channel, task_id, _, _, type_of_write, data, *_ in sorted(others, key=_PATH_TASK_IDX):
+    for kind, _, _, _, channel, task_id, _, _, type_of_write, data, *_ in in_order(others) if others else ():
         if kind != "write" or not (type_of_write in plain or type_of_write == NULL):
             return None
         pending.append((task_id, channel, None if type_of_write == NULL else plain[type_of_write](data)))
@@ -242,7 +244,7 @@ def build_tuples(
     """Build the checkpoints of a page that match, newest first. They share no objects."""
     heads: list[Row] = []
     others: dict[Any, list[Row]] = {}
-    for row in rows:
+    for row in d.rows(rows):
         if row[0] == "checkpoint":
             heads.append(row)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -235,7 +236,7 @@ def _layout(schema: str, name: str | None) -> Layout:
         put_with_blobs=Form("put", "write", WITH_BLOBS, texts[WITH_BLOBS], confirms=True),
         latest=latest,
         exact=_read_form(texts, "rows_of_exact", "rows_of_each_exact"),
-        newest=latest._replace(operation="list_page", batching=None),
+        newest=replace(latest, operation="list_page", batching=None),
         page=Form("list_page", "read", "page_unfiltered", texts["page_unfiltered"]),
         writes={
             size: Form("put_writes", "write", "insert_few_writes", with_rows(texts["insert_few_writes"], size), writes)

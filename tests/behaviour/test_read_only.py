@@ -85,7 +85,7 @@ async def test_the_database_refuses_writes_too(store: Store, api: str, pooled: b
         row = WriteRow("task", "", None, 0, "a", "msgpack", b"\xc0")
         form = d.writes_form([row])
         assert form
-        given = form._replace(access="read"), d.writes_params(Key("thread", "", id_of(where)), [row])
+        given = replace(form, access="read"), d.writes_params(Key("thread", "", id_of(where)), [row])
         for _ in range(2):  # At first, the connection is opened.
             for run, arun, args in ((driver.run, driver.arun, [deletes]), (driver.send, driver.asend, given)):
                 with pytest.raises(StorageError, match=r"read-?only|not writable") as refused:
