@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom import CheckpointSaver, SqliteSaver
 from langgraph_checkpoint_custom.tools.migration import MoveReport, acopy_from, copy_from
 from tests.moving.official import everything, play
 
@@ -46,3 +50,25 @@ def test_only_the_named_threads_are_copied(saver: CheckpointSaver, api: str) -> 
     threads = play(source, every=9)[:2]
     assert copied(api, source, saver, threads).threads == 2
     assert {found.config["configurable"]["thread_id"] for found in saver.list(None)} == set(threads)
+
+
+@dataclass
+class Order:
+    sku: str
+
+
+@dataclass
+class Purchase:
+    sku: str
+
+
+def test_a_source_with_on_load_stores_the_new_objects_in_the_target(saver: CheckpointSaver) -> None:
+    thread: RunnableConfig = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+    checkpoint = {**empty_checkpoint(), "channel_values": {"order": Order("tea")}, "channel_versions": {"order": "1"}}
+    on_load = {f"{__name__}.Order": Purchase}
+    with SqliteSaver(":memory:", on_load=on_load) as source:
+        source.put(thread, cast("Checkpoint", checkpoint), {"source": "loop", "step": 0}, {"order": "1"})
+        assert copy_from(source, saver).checkpoints == 1
+    found = saver.get_tuple(thread)  # This saver has no `on_load`.
+    assert found
+    assert found.checkpoint["channel_values"] == {"order": Purchase("tea")}
