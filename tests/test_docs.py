@@ -202,7 +202,7 @@ def test_the_numbers_in_the_documents_are_those_of_the_code() -> None:
     guarantees = " ".join((ROOT / "docs" / "guarantees.md").read_text("utf-8").split())
     assert f"1 per page of {PAGE}" in guarantees
     for text in (README, guarantees):
-        assert f"{model.MAX_THREAD_ID:,} bytes (threads) and {model.MAX_ID} (checkpoints, tasks, runs)" in text
+        assert f"{model.MAX_THREAD_ID:,} bytes (threads) and {model.MAX_ID} (checkpoints, tasks" in text
     assert f"may have {model.MAX_NAME:,} bytes" in guarantees
     assert f"{SURELY_FIT:,} bytes of thread id, tenant, namespace and channel together always fit" in guarantees
     assert f"may have {model.MAX_TENANT} bytes, and a label {model.MAX_ID}." in guarantees
