@@ -38,6 +38,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from benchmarks.floors import TABLE, AsyncPostgres, Floor, Nothing, Postgres, Sqlite
 from benchmarks.measuring import Role
+from benchmarks.promises import KeepingPostgres, KeepingSqlite
 from benchmarks.states import Put, Writes
 from benchmarks.stores import Server
 from benchmarks.straight import StraightPostgres, StraightSqlite
@@ -46,8 +47,13 @@ from langgraph_checkpoint_custom.options import Synchronous
 
 # Connections of each pool, ours, the official savers' and the floor's: our default.
 CONNECTIONS = 20
-# Whose databases a location has; one more is that of the straight line.
+# Whose databases a location has, besides those of the straight lines: database, name and role.
 OWNERS = ("ours", "official", "floor")
+STRAIGHT: Sequence[tuple[str, str, Role]] = [
+    ("straight", "straight line", "straight"),
+    ("promises", "straight line that keeps promises", "promises"),
+]
+DATABASES = (*OWNERS, *(whose for whose, *_ in STRAIGHT))
 # Seconds; a call that takes longer hangs.
 HANGS = 5
 
@@ -231,12 +237,13 @@ class Location:
         if self.database == "sqlite":
             with closing(sqlite3.connect(self.path("floor"))) as connection:
                 connection.execute(TABLE.format(bytes="blob"))
-            with SqliteSaver(self.path("straight")) as ours:
-                ours.setup()
+            for whose, *_ in STRAIGHT:
+                with SqliteSaver(self.path(whose)) as ours:
+                    ours.setup()
             return
-        for whose in (*OWNERS, "straight"):
+        for whose in DATABASES:
             self.server.create(self.name(whose))
-        for whose in ("ours", "straight"):
+        for whose in ("ours", *(whose for whose, *_ in STRAIGHT)):
             with PostgresSaver(self.server.of(self.name(whose))) as saver:
                 saver.setup()
         with OfficialPostgresSaver.from_conn_string(self.server.of(self.name("official"))) as official:
@@ -246,7 +253,7 @@ class Location:
     def drop(self) -> None:
         """Drop them."""
         if self.database == "postgres":
-            for whose in (*OWNERS, "straight"):
+            for whose in DATABASES:
                 self.server.drop(self.name(whose))
 
     @asynccontextmanager
@@ -284,12 +291,12 @@ async def contestants(location: Location, api: str, *, through: dict[str, str] |
     async with AsyncExitStack() as stack:
         if location.database == "sqlite":
             savers = await _sqlite(location, api, stack)
-            straight = [_straight_sqlite(location, api, stack)]
+            straight = _straight_sqlite(location, api, stack)
             floor = Floor(Sqlite(location.path("floor"), api))
         else:
-            urls = through or {whose: location.server.of(location.name(whose)) for whose in (*OWNERS, "straight")}
+            urls = through or {whose: location.server.of(location.name(whose)) for whose in DATABASES}
             savers = await _postgres(urls, api, stack)
-            straight = [await _straight_postgres(urls["straight"], api, stack)] if "straight" in urls else []
+            straight = await _straight_postgres(urls, api, stack)
             if api == "async":
                 floor = Floor(await AsyncPostgres.open(urls["floor"], CONNECTIONS))
             else:
@@ -359,20 +366,28 @@ async def _sqlite(location: Location, api: str, stack: AsyncExitStack) -> list[C
     return found
 
 
-def _straight_sqlite(location: Location, api: str, stack: AsyncExitStack) -> Contestant:
-    saver = StraightSqlite(location.path("straight"))
-    stack.callback(saver.close)
-    return Contestant("straight line", "straight", api, saver)
+def _straight_sqlite(location: Location, api: str, stack: AsyncExitStack) -> list[Contestant]:
+    found = []
+    for whose, name, of in STRAIGHT:
+        saver = (KeepingSqlite if of == "promises" else StraightSqlite)(location.path(whose))
+        stack.callback(saver.close)
+        found.append(Contestant(name, of, api, saver))
+    return found
 
 
-async def _straight_postgres(url: str, api: str, stack: AsyncExitStack) -> Contestant:
+async def _straight_postgres(urls: dict[str, str], api: str, stack: AsyncExitStack) -> list[Contestant]:
     options: dict[str, Any] = {"max_size": CONNECTIONS, "kwargs": {"autocommit": True}, "open": False}
     pool: Any
-    if api == "async":
-        pool = await stack.enter_async_context(AsyncConnectionPool(url, **options))
-    else:
-        pool = stack.enter_context(ConnectionPool(url, **options))
-    return Contestant("straight line", "straight", api, StraightPostgres(pool))
+    found = []
+    for whose, name, of in STRAIGHT:
+        if whose not in urls:
+            continue
+        if api == "async":
+            pool = await stack.enter_async_context(AsyncConnectionPool(urls[whose], **options))
+        else:
+            pool = stack.enter_context(ConnectionPool(urls[whose], **options))
+        found.append(Contestant(name, of, api, (KeepingPostgres if of == "promises" else StraightPostgres)(pool)))
+    return found
 
 
 def official_synchronous(location: Location) -> Synchronous:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 # `same` is our saver with the setting of the official saver, if that is not our default. `straight` is the simplest
-# program that does the work: straight.py has that of an ordinary call, cases/puts.py that of a chat.
-Role = Literal["ours", "same", "official", "straight", "floor", "serde"]
+# program that does the work: straight.py has that of an ordinary call, cases/puts.py that of a chat. `promises` does
+# what is promised beyond that, too: promises.py.
+Role = Literal["ours", "same", "official", "straight", "promises", "floor", "serde"]
 Lap = Callable[[int], Awaitable[Any]]
 
 # Rounds that are not counted: psycopg and PostgreSQL settle on a plan after five executions.
@@ -75,6 +76,11 @@ class Result:
     def best(self, role: Role) -> Figures | None:
         """The best of a role."""
         return next(iter(self.of(role)), None)
+
+    @property
+    def simplest(self) -> Figures | None:
+        """The simplest program that does the work, if one took part."""
+        return self.best("promises") or self.best("straight")
 
     def ratio(self, role: Role, of: str | None = None, *, whose: Role = "ours") -> float | None:
         """The time of ours, or whose it is, relative to the best of a role; `of` names one of the further figures."""

@@ -59,13 +59,16 @@ TOGETHER = (
 )
 
 
-def _for_sqlite(sql: str) -> str:
-    sql = sql.format(schema="", tenant="", none="", no="'[]'", rows="{rows}")
+def for_sqlite(sql: str) -> str:
+    """A statement as SQLite takes it."""
+    sql = sql.format(schema="", tenant="", none="", no="'[]'", json="", list="", rows="{rows}")
     return sql.replace("%s", "?").replace("%b", "?")
 
 
-def _for_postgres(sql: str, **parts: str) -> str:
-    return sql.format(schema="langgraph_checkpoint.", tenant=", tenant", none=", ''", no="'{}'", rows="{rows}", **parts)
+def for_postgres(sql: str) -> str:
+    """A statement as PostgreSQL takes it."""
+    parts = {"schema": "langgraph_checkpoint.", "tenant": ", tenant", "none": ", ''", "no": "'{}'"}
+    return sql.format(json="::jsonb", list="::text[]", rows="{rows}", **parts)
 
 
 class Straight(BaseCheckpointSaver[Any]):
@@ -118,7 +121,7 @@ class Straight(BaseCheckpointSaver[Any]):
 class StraightSqlite(Straight):
     """One connection and one lock; async calls run on one OS thread."""
 
-    put_row, writes, newest, by_id, listed = map(_for_sqlite, (PUT, WRITES, NEWEST, BY_ID, LIST))
+    put_row, writes, newest, by_id, listed = map(for_sqlite, (PUT, WRITES, NEWEST, BY_ID, LIST))
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -187,7 +190,7 @@ class StraightSqlite(Straight):
 class StraightPostgres(Straight):
     """A pool, its cursors, and their prepared statements; `pool` is of the api that is used."""
 
-    put_row, writes = map(_for_postgres, (PUT, WRITES))
+    put_row, writes = map(for_postgres, (PUT, WRITES))
     newest, by_id, listed = (
         TOGETHER.format(read=read.format(schema="langgraph_checkpoint."), schema="langgraph_checkpoint.")
         for read in (NEWEST, BY_ID, LIST)

@@ -89,8 +89,9 @@ WON = [
 TARGETS = [*ORDINARY, *WON]
 
 
-# A target that the simplest program misses as well, of the role `straight`, is changed to its ratio and a tenth; for
-# the client's CPU time a quarter, since ours may take 1.25 times as much as that program.
+# A target that the simplest program misses as well, which keeps the promises of `promises.py` or else is of the role
+# `straight`, is changed to its ratio and a tenth; for the client's CPU time a quarter, since ours may take 1.25 times
+# as much as the straight line.
 CHANGED, CHANGED_CPU = 1.1, 1.25
 
 
@@ -134,8 +135,8 @@ def verdicts(result: Result) -> list[Verdict]:
             ours = result.best("ours")
             own = ours.median if ours else None
             reached = own if target.against == "itself" else result.ratio(target.against, target.of)
-            is_official = target.against == "official"
-            straight = result.ratio("official", target.of, whose="straight") if is_official else None
+            simplest = result.simplest if target.against == "official" else None
+            straight = result.ratio("official", target.of, whose=simplest.role) if simplest else None
             found.append(Verdict(target, reached, straight))
     return found
 

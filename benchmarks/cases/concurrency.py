@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from benchmarks.cases import Arena, case
-from benchmarks.contestants import Contestant, Field, contestants
+from benchmarks.contestants import DATABASES, Contestant, Field, contestants
 from benchmarks.floors import Floor
 from benchmarks.measuring import CPU, Figures, run_here
 from benchmarks.states import Put, Writes, prose, small
@@ -81,10 +81,7 @@ async def concurrent(arena: Arena, name: str, *, number: int, delay: float = 0) 
         return await measure(arena, name, arena.entrants, number, delay)
     with ExitStack() as stack:
         server, location = arena.location.server, arena.location
-        urls = {
-            whose: stack.enter_context(delayed(server.of(location.name(whose)), delay))
-            for whose in ("ours", "official", "floor", "straight")
-        }
+        urls = {whose: stack.enter_context(delayed(server.of(location.name(whose)), delay)) for whose in DATABASES}
         async with contestants(location, arena.api, through=urls) as far:
             await measure(arena, name, far, number, delay)
 
@@ -132,7 +129,7 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
                 CPU: sum(client for client, _ in used[mine.name]) / len(used[mine.name]) * 1000,
                 "server CPU ms": sum(cpu for _, cpu in used[mine.name]) / len(used[mine.name]) * 1000,
             }
-    order = ["ours", "same", "official", "straight", "floor"]
+    order = ["ours", "same", "official", "straight", "promises", "floor"]
     figures = sorted((each for each, _ in entries), key=lambda each: order.index(each.role))
     arena.record(name, figures, unit="s", note=f"{steps} steps on each thread")
 
