@@ -26,7 +26,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.either import Entered, at_once, settled
-from langgraph_checkpoint_custom.drivers.postgres_batching import send_together
+from langgraph_checkpoint_custom.drivers.postgres_batching import Batches
 from langgraph_checkpoint_custom.drivers.postgres_errors import pool_error, server_error
 from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
 from langgraph_checkpoint_custom.drivers.postgres_sessions import (
@@ -152,9 +152,11 @@ class PostgresDriver:
         source = self._connections.loop_source()
         if source is None or not (self._sends_forms and self._ready):
             return await self.arun(operation_of(form, params))
-        if not alone and form.batching and (source.queues or source.users >= source.alone):
-            send = partial(self.asend, form, params, alone=True)
-            return await send_together(source, partial(self._exchange, form), form.batching, params, send)
+        if not alone and form.batching and (source.batches.queues or source.users >= source.alone):
+            batches: Batches = source.batches
+            few = source.users < source.alone
+            exchange, send = partial(self._exchange, form), partial(self.asend, form, params, alone=True)
+            return await batches.send_together(exchange, form.batching, params, send, may_be_alone=few)
         since, connection, error = time.monotonic(), None, None
         try:
             connection = await source.getconn()

@@ -1,90 +1,159 @@
 """How calls beyond the few that are underway in an event loop are sent together.
 
-`engine/batching.py` decides which calls form a batch. A batch is a task of its own, so that cancelling one call does
-not affect the others. It waits for a connection like any call, and then takes all that have gathered. If it is
-one, or the server refuses them, or there is no connection, each of them is sent alone, so that each fails, succeeds and
-is retried separately.
+A queue has the calls of one kind. Calls with one key change one row. They are never in one batch, because a statement
+cannot change a row twice, and they are taken in their order: a later one waits until the earlier one has returned.
+
+A batch is a task of its own, so that cancelling one call does not affect the others. It waits for a connection like any
+call, and then takes all that have gathered. If it is one, or the server refuses them, or there is no connection, each
+of them is sent alone, so that each fails, succeeds and is retried separately.
+
+Must not know: connections, statements.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from langgraph_checkpoint_custom.drivers.postgres_pools import LoopSource
-from langgraph_checkpoint_custom.engine.batching import Call, Queue
 from langgraph_checkpoint_custom.engine.operation import Batching, RoundTrip, Row
+
+# Maximum number of calls in a batch.
+CALLS = 64
+# Maximum number of bytes that a batch sends; a call with more is sent alone.
+BATCH_BYTES = 262_144
 
 # Makes the round trip that a function returns when there is a connection; none is made for None.
 Exchange = Callable[[Callable[[], RoundTrip | None]], Awaitable[Sequence[Any]]]
 
 
-async def send_together(
-    source: LoopSource,
-    exchange: Exchange,
-    batching: Batching,
-    params: Sequence[Any],
-    alone: Callable[[], Awaitable[list[Row]]],
-) -> list[Row]:
-    """Send a call together with others and return its rows; `alone` sends it by itself.
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A call that waits.
 
-    That is done if few calls are underway and no call waits that it would overtake, or after the batch has failed.
+    Attributes:
+        params: What it sends.
+        key: The row that it changes; None if it changes none.
+        answer: Its rows; None if it has to be sent alone.
     """
-    key = batching.key(params) if batching.key else None
-    queue = source.queues.get(batching)
-    if source.users < source.alone and (queue is None or not queue.holds(key)):
-        return await alone()
-    if queue is None:
-        queue = source.queues[batching] = Queue()
-    call: Call[Any] = Call(params, key, asyncio.get_running_loop().create_future())
-    queue.waiting.append(call)
-    _begin_next(source, exchange, batching, queue)
-    try:
-        rows: list[Row] | None = await call.answer
-        return await alone() if rows is None else rows
-    finally:
-        if not call.answer.cancelled() and call.answer.result() is None:
-            queue.leave([call])  # Until now, no later call with its key was sent.
-            _begin_next(source, exchange, batching, queue)
+
+    params: Sequence[Any]
+    key: Hashable
+    answer: asyncio.Future[list[Row] | None]
 
 
-def _begin_next(source: LoopSource, exchange: Exchange, batching: Batching, queue: Queue[Any]) -> None:
-    """Begin the next batch if calls wait, unless one waits for a connection already."""
-    if queue.waiting and not queue.is_awaited:
-        queue.is_awaited = True
-        task = asyncio.get_running_loop().create_task(_send_batch(source, exchange, batching, queue))
-        source.batches.add(task)
-        task.add_done_callback(source.batches.discard)
-    elif queue.is_empty and source.queues.get(batching) is queue:
-        del source.queues[batching]
+class _Queue:
+    """The calls of one kind that wait, and the keys of those in flight."""
+
+    def __init__(self) -> None:
+        self.waiting: list[_Call] = []
+        self.is_awaited = False  # Whether the next batch waits for a connection.
+        self._keys: set[Hashable] = set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no call waits and none is in flight that others have to wait for."""
+        return not (self.waiting or self._keys)
+
+    def holds(self, key: Hashable) -> bool:
+        """Whether a call with this key has to wait for earlier ones."""
+        return bool(self.waiting) or key in self._keys
+
+    def take(self) -> list[_Call]:
+        """Remove and return the next batch, perhaps an empty one, in the order of arrival."""
+        self.is_awaited = False
+        batch: list[_Call] = []
+        left: list[_Call] = []
+        keys = self._keys.copy()
+        size = 0
+        for call in self.waiting:
+            if call.answer.cancelled():
+                continue
+            bytes_ = sum([len(each) for each in call.params if isinstance(each, (str, bytes))])
+            if len(batch) == CALLS or call.key in keys or (batch and size + bytes_ > BATCH_BYTES):
+                left.append(call)
+            else:
+                batch.append(call)
+                size += bytes_
+            if call.key is not None:
+                keys.add(call.key)
+        self.waiting = left
+        self._keys |= {call.key for call in batch if call.key is not None}
+        return batch
+
+    def leave(self, calls: Sequence[_Call]) -> None:
+        """Mark calls as returned, so that later ones with their keys may follow."""
+        self._keys -= {call.key for call in calls}
 
 
-async def _send_batch(source: LoopSource, exchange: Exchange, batching: Batching, queue: Queue[Any]) -> None:
-    batch: list[Call[Any]] | None = None
-    answers: Sequence[list[Row]] = ()
+class Batches:
+    """The calls of an event loop that wait for a batch, and the batches that are underway."""
 
-    def take() -> RoundTrip | None:
-        nonlocal batch
-        batch = _take(queue)
-        return batching.merge([call.params for call in batch]) if len(batch) > 1 else None
+    def __init__(self) -> None:
+        self.queues: dict[Batching, _Queue] = {}
+        self._tasks: set[asyncio.Task[None]] = set()  # A loop references its tasks only weakly.
 
-    try:
-        if rows := await exchange(take):
-            answers = batching.split(rows, [call.params for call in batch or ()])
-    except Exception:  # Each call finds out why when it is sent alone.
-        pass
-    finally:
-        batch = _take(queue) if batch is None else batch
-        queue.leave([call for call in batch if answers or call.answer.cancelled()])
-        for call, rows in zip_longest(batch, answers):
-            if not call.answer.cancelled():
-                call.answer.set_result(rows)
-        _begin_next(source, exchange, batching, queue)
+    async def send_together(
+        self,
+        exchange: Exchange,
+        batching: Batching,
+        params: Sequence[Any],
+        alone: Callable[[], Awaitable[list[Row]]],
+        *,
+        may_be_alone: bool,
+    ) -> list[Row]:
+        """Send a call together with others and return its rows; `alone` sends it by itself.
 
+        That is done if it `may_be_alone`, since few calls are underway, and no call waits that it would overtake, or
+        after the batch has failed.
+        """
+        key = batching.key(params) if batching.key else None
+        queue = self.queues.get(batching)
+        if may_be_alone and (queue is None or not queue.holds(key)):
+            return await alone()
+        if queue is None:
+            queue = self.queues[batching] = _Queue()
+        call = _Call(params, key, asyncio.get_running_loop().create_future())
+        queue.waiting.append(call)
+        self._begin_next(exchange, batching, queue)
+        try:
+            rows = await call.answer
+            return await alone() if rows is None else rows
+        finally:
+            if not call.answer.cancelled() and call.answer.result() is None:
+                queue.leave([call])  # Until now, no later call with its key was sent.
+                self._begin_next(exchange, batching, queue)
 
-def _take(queue: Queue[Any]) -> list[Call[Any]]:
-    queue.is_awaited = False
-    queue.waiting = [call for call in queue.waiting if not call.answer.cancelled()]
-    return queue.take()
+    def _begin_next(self, exchange: Exchange, batching: Batching, queue: _Queue) -> None:
+        """Begin the next batch if calls wait, unless one waits for a connection already."""
+        if queue.waiting and not queue.is_awaited:
+            queue.is_awaited = True
+            task = asyncio.get_running_loop().create_task(self._send_batch(exchange, batching, queue))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif queue.is_empty and self.queues.get(batching) is queue:
+            del self.queues[batching]
+
+    async def _send_batch(self, exchange: Exchange, batching: Batching, queue: _Queue) -> None:
+        batch: list[_Call] | None = None
+        answers: Sequence[list[Row]] = ()
+
+        def take() -> RoundTrip | None:
+            nonlocal batch
+            batch = queue.take()
+            return batching.merge([call.params for call in batch]) if len(batch) > 1 else None
+
+        try:
+            if rows := await exchange(take):
+                answers = batching.split(rows, [call.params for call in batch or ()])
+        except Exception:  # Each call finds out why when it is sent alone.
+            pass
+        finally:
+            batch = queue.take() if batch is None else batch
+            queue.leave([call for call in batch if answers or call.answer.cancelled()])
+            for call, rows in zip_longest(batch, answers):
+                if not call.answer.cancelled():
+                    call.answer.set_result(rows)
+            self._begin_next(exchange, batching, queue)

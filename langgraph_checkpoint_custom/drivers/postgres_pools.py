@@ -22,7 +22,7 @@ import itertools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from concurrent.futures import CancelledError, TimeoutError
 from contextlib import suppress
 from functools import partial
@@ -33,9 +33,9 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.either import at_once, settled
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, aresolve, resolve
+from langgraph_checkpoint_custom.drivers.postgres_batching import Batches
 from langgraph_checkpoint_custom.drivers.postgres_sessions import Sessions
 from langgraph_checkpoint_custom.drivers.workers import close_aside, waits_for_sockets, warn_unclosed
-from langgraph_checkpoint_custom.engine.batching import Queue
 from langgraph_checkpoint_custom.errors import closed_error
 
 SyncConnection = Connection[Any]
@@ -56,7 +56,7 @@ _NUMBERS = itertools.count(1)
 
 
 class LoopSource:
-    """The pool of an event loop, who uses it, and the queues of the calls that wait for a batch."""
+    """The pool of an event loop, who uses it, and the calls that wait for a batch."""
 
     is_shared = True  # Whether somebody else uses the pool as well.
 
@@ -65,8 +65,7 @@ class LoopSource:
         self.alone = min(pool.max_size, ALONE)  # Calls that are sent alone at the same time.
         self.users = 0  # Tasks that have a connection or wait for one.
         self.lent: set[LoopConnection] = set()
-        self.queues: dict[Hashable, Queue[Any]] = {}
-        self.batches: set[asyncio.Task[None]] = set()  # A loop references its tasks only weakly.
+        self.batches = Batches()
 
     async def getconn(self) -> LoopConnection:
         """Borrow a connection."""
