@@ -27,7 +27,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.either import Entered, at_once, settled
 from langgraph_checkpoint_custom.drivers.postgres_batching import Batches
-from langgraph_checkpoint_custom.drivers.postgres_errors import pool_error, server_error
+from langgraph_checkpoint_custom.drivers.postgres_errors import RetryPolicy, pool_error, server_error
 from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
 from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     AnyConnection,
@@ -52,7 +52,6 @@ from langgraph_checkpoint_custom.engine.operation import (
     adrive,
     operation_of,
 )
-from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     ConfigError,

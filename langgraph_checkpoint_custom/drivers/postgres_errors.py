@@ -1,14 +1,15 @@
-"""Which errors PostgreSQL and psycopg's pool raised, and what to do about them.
+"""Which errors PostgreSQL and psycopg's pool raised, what to do about them, and how long to wait before a retry.
 
 A message has the server's words, but no SQL and no password.
 
-Must not know: the operation that failed, apart from its name.
+Must not know: the operation that failed, apart from its name; the clock.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -53,6 +54,28 @@ _WAY_OUT = {
     "53100": "the server's disk is full; nothing of this operation was stored",
     "57014": "the server cancelled the statement (statement_timeout, perhaps)",
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class RetryPolicy:
+    """Exponential back-off with jitter.
+
+    Attributes:
+        attempts: Maximum number of attempts, including the first one. The pauses between eight add up to three
+            to five seconds; a small PostgreSQL server restarts in two to four.
+        seconds: No attempt starts later after the beginning of the call, except the second one: the first one may have
+            waited longer than this for a server that does not answer.
+    """
+
+    attempts: int = 8
+    seconds: float = 30.0
+
+    def pause(self, failed: int, elapsed: float) -> float | None:
+        """Return the seconds to wait after `failed` attempts that took `elapsed` seconds, or None to give up."""
+        if failed >= self.attempts or (failed > 1 and elapsed >= self.seconds):
+            return None
+        longest: float = min(0.05 * 2 ** (failed - 1), 2.0)
+        return longest * (0.5 + random.random() / 2)
 
 
 def pool_error(error: PoolClosed | PoolTimeout, operation: str, statement: str | None, *, own: bool) -> CheckpointError:

@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom import (
     PostgresSaver,
     StorageError,
 )
-from langgraph_checkpoint_custom.engine.retry import RetryPolicy
+from langgraph_checkpoint_custom.drivers.postgres_errors import RetryPolicy
 from tests.conftest import APIS
 from tests.drivers.batches import jammed
 from tests.faults.faulty import faulty

@@ -23,7 +23,7 @@ from langgraph_checkpoint_custom import (
     PostgresSaver,
     ThreadExists,
 )
-from langgraph_checkpoint_custom.engine.retry import RetryPolicy
+from langgraph_checkpoint_custom.drivers.postgres_errors import RetryPolicy
 from tests.behaviour.helpers import checkpoint, config, metadata, put
 from tests.conftest import APIS
 from tests.faults.faulty import CUTS, Cut, faulty

@@ -15,7 +15,7 @@ import pytest
 from psycopg import sql
 
 from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver, StorageError
-from langgraph_checkpoint_custom.engine.retry import RetryPolicy
+from langgraph_checkpoint_custom.drivers.postgres_errors import RetryPolicy
 from tests.behaviour.helpers import Database, config
 from tests.conftest import APIS
 from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, put_one, rows, set_for_database, within_limit

@@ -18,8 +18,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver, StorageError
+from langgraph_checkpoint_custom.drivers.postgres_errors import RetryPolicy
 from langgraph_checkpoint_custom.drivers.postgres_sessions import SILENCE
-from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from tests.behaviour.helpers import Database, config
 from tests.conftest import APIS
 from tests.drivers.test_round_trips import settings_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langgraph_checkpoint_custom.engine.retry import RetryPolicy
+from langgraph_checkpoint_custom.drivers.postgres_errors import RetryPolicy
 
 
 def test_pauses_grow_and_end() -> None:
