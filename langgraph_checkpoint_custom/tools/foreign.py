@@ -37,6 +37,9 @@ from langgraph_checkpoint_custom.model.keys import (
 )
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
 
+# A namespace and the id of a checkpoint in it.
+Place = tuple[str, str]
+
 # Thread ids in a page. With that many, the round trip takes less time than reading the ids of their checkpoints.
 PAGE = 100
 
@@ -66,6 +69,11 @@ class ForeignCheckpoint(NamedTuple):
     def key(self) -> Key:
         """The key of the checkpoint."""
         return Key(self.thread_id, self.checkpoint_ns, self.checkpoint_id)
+
+    @property
+    def place(self) -> Place:
+        """The same without the thread."""
+        return self.checkpoint_ns, self.checkpoint_id
 
     def as_tuple(self) -> CheckpointTuple:
         """Return the checkpoint in the form in which a saver returns it."""
@@ -133,8 +141,8 @@ class WriteCounts(NamedTuple):
     replaceable: int
 
 
-# The checkpoints of a thread, by namespace and id.
-Locations = Mapping[tuple[str, str], WriteCounts]
+# The checkpoints of a thread.
+Locations = Mapping[Place, WriteCounts]
 
 
 class Part(NamedTuple):

@@ -40,6 +40,7 @@ from langgraph_checkpoint_custom.tools.foreign import (
     ForeignCheckpoint,
     ForeignWrite,
     Part,
+    Place,
     difference,
     encode_foreign_writes,
     foreign_of,
@@ -415,15 +416,15 @@ class _Move:
             self._report.writes += done.writes
 
     def _part(
-        self, thread_id: str, name: str, thread: ThreadMove, known: _Known, page: Sequence[tuple[str, str]]
+        self, thread_id: str, name: str, thread: ThreadMove, known: _Known, page: Sequence[Place]
     ) -> tuple[Part, Sequence[ForeignCheckpoint]]:
         """Return what the target lacks of some checkpoints, and the checkpoints to compare after it was stored."""
         read = self._read(thread_id, name, [each for each in page if thread.to_do[each] or each in thread.unproved])
-        kept = [_place(one) for one in read if _place(one) in thread.ours and one.parent_id]
+        kept = [one.place for one in read if one.place in thread.ours and one.parent_id]
         cut = self._without_parents(name, thread, kept)
-        new = [one for one in read if _place(one) not in thread.ours or _place(one) in cut]
+        new = [one for one in read if one.place not in thread.ours or one.place in cut]
         writes = [
-            (one.key, one.writes if thread.to_do[_place(one)] else self._replaced(name, _place(one), one.writes))
+            (one.key, one.writes if thread.to_do[one.place] else self._replaced(name, one.place, one.writes))
             for one in read
         ]
         for place in page:
@@ -441,19 +442,17 @@ class _Move:
             known.remember(one)
         return Part(name, stored, [each for each in writes if each[1]], follows=False, mark=b""), read
 
-    def _without_parents(
-        self, name: str, thread: ThreadMove, places: Sequence[tuple[str, str]]
-    ) -> set[tuple[str, str]]:
+    def _without_parents(self, name: str, thread: ThreadMove, places: Sequence[Place]) -> set[Place]:
         """Return the checkpoints that have lost their parents in the target, if all of the thread is moved again."""
         if not (thread.is_named and thread.moved and places):
             return set()
-        return {_place(one) for one in self._target.read(name, places) if one.parent_id is None}
+        return {one.place for one in self._target.read(name, places) if one.parent_id is None}
 
-    def _read(self, thread_id: str, name: str, places: Sequence[tuple[str, str]]) -> list[ForeignCheckpoint]:
+    def _read(self, thread_id: str, name: str, places: Sequence[Place]) -> list[ForeignCheckpoint]:
         """Return checkpoints of the source as those of the thread with this name."""
         return [_renamed(one, name) for one in self._source.read(thread_id, places)]
 
-    def _replaced(self, name: str, place: tuple[str, str], writes: Sequence[ForeignWrite]) -> Sequence[ForeignWrite]:
+    def _replaced(self, name: str, place: Place, writes: Sequence[ForeignWrite]) -> Sequence[ForeignWrite]:
         """Return the writes that have replaced others since the target stored them; comparing costs no commit."""
         special = [each for each in writes if each.idx < 0]
         found = self._target.read_writes(name, place) if special else ()
@@ -462,7 +461,7 @@ class _Move:
 
     def _difference(self, name: str, thread: ThreadMove, theirs: Sequence[ForeignCheckpoint]) -> str | None:
         """Return how checkpoints of the source differ from what the target has; None if they do not."""
-        ours = {one.key: one for one in self._target.read(name, list(map(_place, theirs)))}
+        ours = {one.key: one for one in self._target.read(name, [one.place for one in theirs])}
         for one in theirs:
             found = ours.get(one.key)
             what = "it is missing" if found is None else self._differs(thread, one, found)
@@ -476,10 +475,6 @@ class _Move:
         if self._target.adds_values:
             found = found.without_values(set(one.delta_channels) - set(one.checkpoint["channel_values"]))
         return difference(one, found)
-
-
-def _place(one: ForeignCheckpoint) -> tuple[str, str]:
-    return one.checkpoint_ns, one.checkpoint_id
 
 
 def _renamed(one: ForeignCheckpoint, name: str) -> ForeignCheckpoint:

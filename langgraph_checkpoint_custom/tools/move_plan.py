@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
-from langgraph_checkpoint_custom.tools.foreign import ForeignCheckpoint, Locations
+from langgraph_checkpoint_custom.tools.foreign import ForeignCheckpoint, Locations, Place
 
 # Bytes of a digest. In a thread of a million checkpoints, two are the same with a chance of one in 10 million.
 DIGEST = 8
@@ -28,9 +28,9 @@ class Moved:
     def __bool__(self) -> bool:
         return bool(self._digests)
 
-    def has(self, location: tuple[str, str], writes: int | None = None) -> bool:
+    def has(self, place: Place, writes: int | None = None) -> bool:
         """Return whether a checkpoint was moved, or whether it was moved with that many writes."""
-        return _digest(location, writes) in self._digests
+        return _digest(place, writes) in self._digests
 
     @property
     def is_moved_again(self) -> bool:
@@ -47,8 +47,8 @@ class Moved:
         return b"".join(sorted((self._digests | added) - ({AGAIN} if completes else set())))
 
 
-def _digest(location: tuple[str, str], writes: int | None) -> bytes:
-    return blake2b("\0".join([*location, str(writes)]).encode(), digest_size=DIGEST).digest()
+def _digest(place: Place, writes: int | None) -> bytes:
+    return blake2b("\0".join([*place, str(writes)]).encode(), digest_size=DIGEST).digest()
 
 
 @dataclass
@@ -92,7 +92,7 @@ class ThreadMove:
         return _goes_on(self.ours, self.theirs, self.moved)
 
     @cached_property
-    def unproved(self) -> set[tuple[str, str]]:
+    def unproved(self) -> set[Place]:
         """Checkpoints of an earlier move that was killed, or has found a difference; of a named thread, all."""
         if not self.moved:
             return set()
@@ -104,7 +104,7 @@ class ThreadMove:
         return self.is_named and bool(self.moved) and any(self.to_do.values())
 
     @cached_property
-    def to_do(self) -> dict[tuple[str, str], bool]:
+    def to_do(self) -> dict[Place, bool]:
         """The checkpoints that may differ in the target, older ones first, and whether each certainly differs.
 
         A checkpoint differs for certain if the target does not have it or has another number of its writes. With the
@@ -116,27 +116,27 @@ class ThreadMove:
         ours, moved = self.ours, Moved() if self.is_named else self.moved
         heads = dict(self.theirs.keys())
         found = {}
-        for location, (writes, replaceable) in self.theirs.items():
-            is_head = heads[location[0]] == location[1]
-            if location not in ours:
-                if not moved.has(location):
-                    found[location] = True
+        for place, (writes, replaceable) in self.theirs.items():
+            is_head = heads[place[0]] == place[1]
+            if place not in ours:
+                if not moved.has(place):
+                    found[place] = True
             elif self.goes_on:
-                if is_head and ours[location].writes < writes and not moved.has(location, writes):
-                    found[location] = True
-                elif location in self.unproved and ours[location].writes == writes and not replaceable:
-                    found[location] = False
-            elif ours[location].writes != writes:
-                if not moved.has(location, writes):
-                    found[location] = True
-            elif (replaceable and is_head) or location in self.unproved:
-                found[location] = False
+                if is_head and ours[place].writes < writes and not moved.has(place, writes):
+                    found[place] = True
+                elif place in self.unproved and ours[place].writes == writes and not replaceable:
+                    found[place] = False
+            elif ours[place].writes != writes:
+                if not moved.has(place, writes):
+                    found[place] = True
+            elif (replaceable and is_head) or place in self.unproved:
+                found[place] = False
         return found
 
     @property
     def diverges(self) -> bool:
         """Whether the thread went on at both sides."""
-        answered = any(differs and location in self.ours for location, differs in self.to_do.items())
+        answered = any(differs and place in self.ours for place, differs in self.to_do.items())
         return self.goes_on and (answered or _goes_on(self.theirs, self.ours, self.moved))
 
     def comparable(self, one: ForeignCheckpoint) -> ForeignCheckpoint:
@@ -151,4 +151,4 @@ def _goes_on(one: Locations, other: Locations, moved: Moved) -> bool:
     apart = one.keys() ^ other.keys()
     moved_once = set(filter(moved.has, apart))
     last = max((checkpoint_id for _, checkpoint_id in (one.keys() & other.keys()) | moved_once), default="")
-    return any(location[1] > last for location in (apart - moved_once) & one.keys())
+    return any(place[1] > last for place in (apart - moved_once) & one.keys())

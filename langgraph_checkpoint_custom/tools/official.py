@@ -30,8 +30,12 @@ from langgraph_checkpoint_custom.tools.foreign import (
     ForeignWrite,
     Locations,
     Part,
+    Place,
     locations_of,
 )
+
+# A checkpoint without its writes: its place, the parent's id, the checkpoint and the metadata.
+Document = tuple[Place, str | None, dict[str, Any], dict[str, Any]]
 
 
 def open_official(url: str, serde: SerializerProtocol, *, writes: bool = False) -> OfficialStore:
@@ -95,10 +99,8 @@ class OfficialStore(ABC):
         """Execute a statement for each list of parameters."""
 
     @abstractmethod
-    def _checkpoints(
-        self, thread_id: str, places: Sequence[tuple[str, str]]
-    ) -> Iterator[tuple[tuple[str, str], str | None, dict[str, Any], dict[str, Any]]]:
-        """Yield the place, the parent's id, the checkpoint and the metadata of those that exist."""
+    def _checkpoints(self, thread_id: str, places: Sequence[Place]) -> Iterator[Document]:
+        """Yield those of these checkpoints that exist."""
 
     @abstractmethod
     def _put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
@@ -126,7 +128,7 @@ class OfficialStore(ABC):
         """Return the checkpoints of threads with the number of their writes, older ones first."""
         return locations_of(thread_ids, self._ask(self._sql(_LOCATIONS), [[each, each] for each in thread_ids]))
 
-    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
+    def read(self, thread_id: str, places: Sequence[Place]) -> Sequence[ForeignCheckpoint]:
         """Return those of these checkpoints that exist, with their values and writes."""
         found = list(self._checkpoints(thread_id, places))
         writes = self._written(thread_id, [place for place, *_ in found])
@@ -135,11 +137,11 @@ class OfficialStore(ABC):
             for (place, parent_id, checkpoint, metadata), written in zip(found, writes, strict=True)
         ]
 
-    def read_writes(self, thread_id: str, place: tuple[str, str]) -> Sequence[ForeignWrite]:
+    def read_writes(self, thread_id: str, place: Place) -> Sequence[ForeignWrite]:
         """Return the writes of a checkpoint."""
         return self._written(thread_id, [place])[0]
 
-    def _written(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[Sequence[ForeignWrite]]:
+    def _written(self, thread_id: str, places: Sequence[Place]) -> Sequence[Sequence[ForeignWrite]]:
         found = self._ask(self._sql(_WRITES), [[thread_id, *place] for place in places])
         return [
             [
@@ -194,7 +196,7 @@ class OfficialSqlite(OfficialStore):
     _writes = "writes"
     _value = "value"
 
-    def __init__(self, path: str, serde: SerializerProtocol, writes: bool = False) -> None:
+    def __init__(self, path: str, serde: SerializerProtocol, writes: bool) -> None:
         self._serde = serde
         self.name = f"sqlite:{Path(path).resolve()}"
         if writes:
@@ -242,9 +244,7 @@ class OfficialSqlite(OfficialStore):
         except sqlite3.Error as error:
             raise CheckpointError(f"LangGraph's saver cannot store it: {error}") from error
 
-    def _checkpoints(
-        self, thread_id: str, places: Sequence[tuple[str, str]]
-    ) -> Iterator[tuple[tuple[str, str], str | None, dict[str, Any], dict[str, Any]]]:
+    def _checkpoints(self, thread_id: str, places: Sequence[Place]) -> Iterator[Document]:
         statement = """
             SELECT parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
@@ -288,7 +288,7 @@ class OfficialPostgres(OfficialStore):
     _writes = "checkpoint_writes"
     _value = "blob"
 
-    def __init__(self, url: str, serde: SerializerProtocol, writes: bool = False) -> None:
+    def __init__(self, url: str, serde: SerializerProtocol, writes: bool) -> None:
         import psycopg  # Only the extra `postgres` installs it.
 
         self._serde = serde
@@ -371,9 +371,7 @@ class OfficialPostgres(OfficialStore):
         with self._connection.pipeline():
             super().store(part)
 
-    def _checkpoints(
-        self, thread_id: str, places: Sequence[tuple[str, str]]
-    ) -> Iterator[tuple[tuple[str, str], str | None, dict[str, Any], dict[str, Any]]]:
+    def _checkpoints(self, thread_id: str, places: Sequence[Place]) -> Iterator[Document]:
         rows = self._ask(_CHECKPOINT, [[thread_id, *place] for place in places])
         found = [(place, *row) for place, each in zip(places, rows, strict=True) for row in each]
         # Each value once, though many checkpoints have it.

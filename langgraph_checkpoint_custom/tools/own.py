@@ -25,6 +25,7 @@ from langgraph_checkpoint_custom.tools.foreign import (
     ForeignWrite,
     Locations,
     Part,
+    Place,
     encode_foreign_writes,
     foreign_of,
     locations_of,
@@ -118,7 +119,7 @@ class OwnThreads:
             return {}
         return locations_of(known, self._driver.run(checkpoints_of_threads(self._dialect, known)))
 
-    def read(self, thread_id: str, places: Sequence[tuple[str, str]]) -> Sequence[ForeignCheckpoint]:
+    def read(self, thread_id: str, places: Sequence[Place]) -> Sequence[ForeignCheckpoint]:
         """Return those of these checkpoints that exist, with their values and writes."""
         if not places:
             return ()
@@ -133,7 +134,7 @@ class OwnThreads:
             found.append(foreign_of(one)._replace(writes=writes))
         return found
 
-    def read_writes(self, thread_id: str, place: tuple[str, str]) -> Sequence[ForeignWrite]:
+    def read_writes(self, thread_id: str, place: Place) -> Sequence[ForeignWrite]:
         """Return the writes of a checkpoint."""
         return [write for one in self.read(thread_id, [place]) for write in one.writes]
 
