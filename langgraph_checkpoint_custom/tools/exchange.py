@@ -216,7 +216,8 @@ def import_file(
             wanted.discard(thread_id)
             is_chosen = threads is None or thread_id in threads
             if not is_chosen or (saver.backend.dialect.tenant and tenant not in ("", saver.backend.dialect.tenant)):
-                _skip(thread_id, lines)
+                for _ in lines.of_thread(thread_id):
+                    pass
                 if is_chosen:
                     done.problems[_named(thread_id, tenant)] = (
                         f"it belongs to tenant {tenant!r}; import it with a saver without a tenant"
@@ -301,18 +302,6 @@ def _all_threads(saver: CheckpointSaver) -> Iterator[tuple[CheckpointSaver, str,
 def _named(thread_id: str, tenant: str) -> str:
     """Return how a report names a thread: with its tenant, if it has one."""
     return f"{thread_id} (tenant {tenant})" if tenant else thread_id
-
-
-def _skip(thread_id: str, lines: _Lines) -> None:
-    """Read the lines of a thread, which come next."""
-    for line in lines:
-        if line.startswith(END):
-            return
-    raise _ends_in(thread_id)
-
-
-def _ends_in(thread_id: str) -> BrokenExport:
-    return BrokenExport(f"the file ends in the middle of thread {thread_id!r}")
 
 
 class _Read(NamedTuple):
@@ -408,14 +397,11 @@ def _read(saver: CheckpointSaver, thread_id: str, name: str, lines: _Lines) -> _
     spool = SpooledTemporaryFile(SPOOL)  # noqa: SIM115  # It is closed when the thread is stored.
     try:
         rows, digest = 0, sha256()
-        for line in lines:
-            if line.startswith(END):
-                break
-            rows += 1
-            digest.update(line)
-            spool.write(line)
-        else:
-            raise _ends_in(thread_id)
+        for line in lines.of_thread(thread_id):
+            if not line.startswith(END):
+                rows += 1
+                digest.update(line)
+                spool.write(line)
         end = _end(thread_id, rows, digest.hexdigest())
         if line not in (_line(end), _line({**end, "tenant": tenant})):
             for _ in _rows(spool, lines, number):  # Raises an error with its number if a line cannot be read.
@@ -508,6 +494,14 @@ class _Lines:
         if not line.endswith(b"\n"):  # The file ends here.
             raise StopIteration
         return line
+
+    def of_thread(self, thread_id: str) -> Iterator[bytes]:
+        """Yield the lines of a thread, which come next, with that of its end."""
+        for line in self:
+            yield line
+            if line.startswith(END):
+                return
+        raise BrokenExport(f"the file ends in the middle of thread {thread_id!r}")
 
     def parse(self, line: bytes) -> dict[str, Any]:
         """Return the content of a line that is not a row."""
