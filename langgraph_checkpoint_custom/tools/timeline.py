@@ -12,7 +12,6 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 from typing import NamedTuple
 
 from langgraph_checkpoint_custom.errors import CheckpointError
@@ -33,7 +32,6 @@ _PUSH = "__pregel_push"
 
 # The nodes of the `Send`s of checkpoints, by namespace and id.
 Sends = Mapping[tuple[str, str], Sequence[str]]
-NO_SENDS: Sends = MappingProxyType({})
 
 
 class Spot(NamedTuple):
@@ -130,7 +128,7 @@ def graph_of(records: Sequence[TimelineRecord]) -> list[tuple[str, TimelineRecor
     return found
 
 
-def picture_of(records: Iterable[TimelineRecord], sends: Sends = NO_SENDS, *, whole: bool = True) -> Picture:
+def picture_of(records: Iterable[TimelineRecord], sends: Sends, *, whole: bool = True) -> Picture:
     """Lay out the records of a thread. Unless they are `whole`, there are newer ones."""
     by_namespace: dict[str, list[TimelineRecord]] = {}
     for record in records:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
-from langgraph_checkpoint_custom.model.keys import Key, config_of
+from langgraph_checkpoint_custom.model.keys import config_of, key_of
 from langgraph_checkpoint_custom.model.records import Question
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.ui.inspector import Inspector, link, tenant_of
@@ -114,9 +114,8 @@ def ask(inspector: Inspector, request: Request) -> Response:
     asked: list[Question] = []
     if action is ANSWER:
         store = inspector.store(request)
-        newest = store.newest(fields["thread"])
-        questions = store.state(Key(newest.thread_id, newest.checkpoint_ns, newest.checkpoint_id)).questions
-        asked = [each for each in questions if each.id == fields["interrupt"]]
+        newest = store.state(key_of(store.newest(fields["thread"]).config))
+        asked = [each for each in newest.questions if each.id == fields["interrupt"]]
     shown: dict[str, Any] = {"fields": fields, "question": question, "asked": asked, "danger": action.danger}
     return inspector.page(request, "change.html", what=name, **shown)
 

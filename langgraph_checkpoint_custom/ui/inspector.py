@@ -81,8 +81,8 @@ class Inspector:
     saver: CheckpointSaver
     name: str
     templates: Environment
-    write: bool = False
-    graph: Graph | None = None
+    write: bool
+    graph: Graph | None
 
     def store(self, request: Request) -> Store:
         """Return the store, or the part of the tenant that a request names."""

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.id_times import time_of
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, KIND_MARK, Key, config_of, label_text, thread_text
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, KIND_MARK, Key, config_of, key_of, label_text, thread_text
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import (
     ThreadCounts,
@@ -194,18 +194,11 @@ def tenants(inspector: Inspector, request: Request) -> Response:
 # A thread with its timeline, one of its checkpoints, and what differs between two
 
 
-def _asked(request: Request) -> tuple[str, str, str]:
-    found = (request.query_params.get(name, "") for name in ("thread", "ns", "id"))
-    thread_id, checkpoint_ns, checkpoint_id = found
-    return thread_id, checkpoint_ns, checkpoint_id
-
-
-def state_asked(store: Store, request: Request) -> State:
+def _state_asked(store: Store, request: Request) -> State:
     """The checkpoint that a request names; by default, the newest one."""
-    thread_id, checkpoint_ns, checkpoint_id = _asked(request)
+    thread_id, checkpoint_ns, checkpoint_id = (request.query_params.get(name, "") for name in ("thread", "ns", "id"))
     if not checkpoint_id:
-        newest = store.newest(thread_id)
-        checkpoint_ns, checkpoint_id = newest.checkpoint_ns, newest.checkpoint_id
+        return store.state(key_of(store.newest(thread_id).config))
     return store.state(Key(thread_id, checkpoint_ns, checkpoint_id))
 
 
@@ -231,7 +224,7 @@ def _shown(store: Store, state: State, request: Request) -> dict[str, Any]:
 def thread(inspector: Inspector, request: Request) -> Response:
     """A thread: its timeline, which the browser draws, and the checkpoint that is chosen in it."""
     store = inspector.store(request)
-    state = state_asked(store, request)
+    state = _state_asked(store, request)
     thread_id = state.key.thread_id
     counts: ThreadCounts = store.run(thread_counts(store.saver.backend.dialect, thread_id))
     return inspector.page(
@@ -247,13 +240,13 @@ def thread(inspector: Inspector, request: Request) -> Response:
 def checkpoint(inspector: Inspector, request: Request) -> Response:
     """The part of the page that shows a checkpoint."""
     store = inspector.store(request)
-    return inspector.page(request, "checkpoint.html", **_shown(store, state_asked(store, request), request))
+    return inspector.page(request, "checkpoint.html", **_shown(store, _state_asked(store, request), request))
 
 
 def timeline(inspector: Inspector, request: Request) -> Response:
     """The timeline as data for the picture; only whether there is news if `since` is still right."""
     store = inspector.store(request)
-    thread_id = _asked(request)[0]
+    thread_id = request.query_params.get("thread", "")
     counts: ThreadCounts = store.run(thread_counts(store.saver.backend.dialect, thread_id))
     state = "-".join(map(str, counts))
     if request.query_params.get("since") == state:
@@ -277,39 +270,34 @@ def drawn(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]]) -> 
     """
     short = cache(partial(line, limit=60))
 
-    def spots_of(spots: Sequence[Spot]) -> list[list[Any]]:
-        found = []
-        for spot in spots:
-            record = spot.record
-            time = time_of(record.checkpoint_id)
-            found.append(
-                [
-                    record.checkpoint_id,
-                    spot.parent,
-                    spot.column,
-                    spot.row,
-                    spot.marks,
-                    record.step if isinstance(record.step, int) else None,
-                    short(str(record.source or "")),
-                    short(record.run_id or ""),
-                    int(time.timestamp() * 1000) if time else None,
-                    short(", ".join(spot.nodes)),
-                    [marked(name) for name in labels.get((record.checkpoint_ns, record.checkpoint_id), ())],
-                ]
-            )
-        return found
+    def listed(spot: Spot) -> list[Any]:
+        record = spot.record
+        time = time_of(record.checkpoint_id)
+        return [
+            record.checkpoint_id,
+            spot.parent,
+            spot.column,
+            spot.row,
+            spot.marks,
+            record.step if isinstance(record.step, int) else None,
+            short(str(record.source or "")),
+            short(record.run_id or ""),
+            int(time.timestamp() * 1000) if time else None,
+            short(", ".join(spot.nodes)),
+            [marked(name) for name in labels.get((record.checkpoint_ns, record.checkpoint_id), ())],
+        ]
 
     strips = [
         {
             "ns": strip.checkpoint_ns,
             "name": short(" / ".join(part.partition(":")[0] for part in strip.checkpoint_ns.split("|"))),
             "root": strip.root,
-            "spots": spots_of(strip.spots),
+            "spots": [listed(spot) for spot in strip.spots],
         }
         for strip in picture.strips
     ]
     return {
-        "spots": spots_of(picture.spots),
+        "spots": [listed(spot) for spot in picture.spots],
         "strips": strips,
         "columns": picture.columns,
         "rows": picture.rows,
@@ -319,7 +307,7 @@ def drawn(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]]) -> 
 def checkpoints(inspector: Inspector, request: Request) -> Response:
     """The checkpoints of a thread as a list, for those who do not see the picture."""
     store = inspector.store(request)
-    thread_id = _asked(request)[0]
+    thread_id = request.query_params.get("thread", "")
     before = request.query_params.get("before")
     records = store.timeline(thread_id, before or AFTER_ALL, 2 * LISTED)  # Also the parents of those that are listed.
     spots = lines_of(records, sends_of(store.saver, thread_id, records[:LISTED]), whole=before is None)
@@ -333,7 +321,7 @@ def checkpoints(inspector: Inspector, request: Request) -> Response:
 def difference(inspector: Inspector, request: Request) -> Response:
     """What differs from one checkpoint to another; by default, what a superstep changed."""
     store = inspector.store(request)
-    after = state_asked(store, request)
+    after = _state_asked(store, request)
     thread_id, checkpoint_ns, checkpoint_id = after.key
     other = request.query_params.get("from") or after.sizes.parent_id
     before = store.state(Key(thread_id, checkpoint_ns, other)) if other else None
@@ -350,7 +338,7 @@ def difference(inspector: Inspector, request: Request) -> Response:
 def value(inspector: Inspector, request: Request) -> Response:
     """The whole value of a channel as JSON, to be saved."""
     store = inspector.store(request)
-    state = state_asked(store, request)
+    state = _state_asked(store, request)
     name = request.query_params.get("channel", "")
     for channel in state.channels:
         if channel.name == name and channel.readable:

@@ -77,7 +77,7 @@ class State:
 class Store:
     """A saver, or the part of one tenant, whose values are read raw."""
 
-    def __init__(self, saver: CheckpointSaver, tenant: str | None = None) -> None:
+    def __init__(self, saver: CheckpointSaver, tenant: str | None) -> None:
         try:
             saver = without_classes(saver)
         except ConfigError:  # A serializer of the user's own: what it stored is shown by type and size.

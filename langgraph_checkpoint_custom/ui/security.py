@@ -62,7 +62,7 @@ class Guard:
         hosts: The values of the Host header that are accepted; none accepts all, for an application around this one.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str | None = None, hosts: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, *, token: str | None, hosts: Collection[str]) -> None:
         self._app = app
         self._token = token
         self._hosts = frozenset(host.lower() for host in hosts)

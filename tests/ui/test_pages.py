@@ -147,7 +147,7 @@ def test_a_thread_in_a_line(pages: Pages, thread_id: str, state: str, role: str,
 
 @pytest.mark.parametrize("limit", [1, 4, 7, 1000])
 def test_a_timeline_is_the_newest_checkpoints_of_all_namespaces(stories: CheckpointSaver, limit: int) -> None:
-    store = Inspected(stories)
+    store = Inspected(stories, None)
     for name in ("report", "support-fork", "pruned-chat", "counter"):
         everything = store.timeline(name, limit=10_000)
         assert len(everything) > 4

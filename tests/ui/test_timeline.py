@@ -45,7 +45,7 @@ def rows(picture: Picture) -> dict[str, tuple[int, int]]:
 
 def test_the_way_to_the_newest_checkpoint_is_straight() -> None:
     """1 - 2 - 3 - 4, left for 5 - 6 from 2, left for 7 from 3."""
-    picture = picture_of(tree("1 2-1 3-2 4-3 5-2 6-5 7-3"))
+    picture = picture_of(tree("1 2-1 3-2 4-3 5-2 6-5 7-3"), {})
     assert rows(picture) == {
         "1": (0, 0), "2": (1, 0), "3": (2, 0), "7": (3, 0), "4": (3, 1), "5": (2, 2), "6": (3, 2),
     }  # fmt: skip
@@ -53,7 +53,7 @@ def test_the_way_to_the_newest_checkpoint_is_straight() -> None:
 
 
 def test_a_lane_is_used_again_where_it_is_free() -> None:
-    picture = picture_of(tree("0 1-0 2-1 3-2 4-3 5-4 6-5 7-6 8-7 1a-1 6a-6"))
+    picture = picture_of(tree("0 1-0 2-1 3-2 4-3 5-4 6-5 7-6 8-7 1a-1 6a-6"), {})
     # 6a is the newest by its text, but not of the newest branch.
     found = rows(picture)
     assert found["1a"] == (2, 1)
@@ -63,7 +63,7 @@ def test_a_lane_is_used_again_where_it_is_free() -> None:
 
 def test_marks() -> None:
     def marks(*records: TimelineRecord) -> list[int]:
-        return [spot.marks for spot in picture_of(records).spots]
+        return [spot.marks for spot in picture_of(records, {}).spots]
 
     assert marks(record("1", None, task(asked=True))) == [WAITS]
     assert marks(record("1", None, task(asked=True)), record("2", "1", run="other")) == [ASKED, 0]
@@ -83,14 +83,15 @@ def test_what_made_a_checkpoint() -> None:
             record("1", None, task("b", done=True), task("a", done=True), task("late"), sent),
             record("2", "1"),
             record("1x", None, ns="worker:task-2", root="1"),
-        ]
+        ],
+        {},
     )
     assert picture.spots[1].nodes == ["b", "a", "worker"]
     sends = {("", "1"): ["tools", "tools"]}
     pushed = [sent, sent._replace(task_id="task-3", path="~__pregel_push, 0000000001, 0000000000")]
     assert picture_of([record("1", None, *pushed), record("2", "1")], sends).spots[1].nodes == ["tools ×2"]
     twice = [task("a", done=True), task("a", done=True)._replace(task_id="another")]
-    assert picture_of([record("1", None, *twice), record("2", "1")]).spots[1].nodes == ["a ×2"]
+    assert picture_of([record("1", None, *twice), record("2", "1")], {}).spots[1].nodes == ["a ×2"]
     assert picture.spots[0].nodes == []
     (strip,) = picture.strips
     assert (strip.checkpoint_ns, strip.root, len(strip.spots)) == ("worker:task-2", 0, 1)
@@ -113,16 +114,16 @@ def test_a_graph_of_branches() -> None:
 
 
 def test_parents_that_loop_or_are_gone() -> None:
-    picture = picture_of(tree("1-3 2-1 3-2 4-pruned 5-5"))
+    picture = picture_of(tree("1-3 2-1 3-2 4-pruned 5-5"), {})
     assert len(picture.spots) == 5
     assert {column for column, _ in rows(picture).values()} <= {0, 1, 2, 3}
-    assert picture_of([]).spots == []
+    assert picture_of([], {}).spots == []
 
 
 @given(st.lists(st.integers(min_value=-1, max_value=30), max_size=30))
 def test_no_two_checkpoints_are_in_one_place(parents: list[int]) -> None:
     records = [record(f"{n:02}", f"{p:02}" if 0 <= p < n else None) for n, p in enumerate(parents)]
-    picture = picture_of(records)
+    picture = picture_of(records, {})
     places = list(rows(picture).values())
     assert len(set(places)) == len(places) == len(records)
     for spot in picture.spots:
