@@ -144,8 +144,7 @@ def _change(
         for one in threads:
             _must_be_there(saver, one)
         named = f"thread {threads[0]!r}" if len(threads) == 1 else counted(len(threads), "thread")
-        if not options.dry_run:
-            options.confirm(question.format(named))
+        options.confirm(question.format(named))
         sizes = [_sizes(saver, thread_text(one), operation, dry_run=options.dry_run) for one in threads]
     # Checkpoints that others need are hidden, and count as deleted.
     checkpoints, writes, freed = (

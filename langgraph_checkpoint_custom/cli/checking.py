@@ -29,6 +29,7 @@ from langgraph_checkpoint_custom.cli.output import (
     table,
     tell,
 )
+from langgraph_checkpoint_custom.encoding.allowlist import always_allowed
 from langgraph_checkpoint_custom.model.keys import Range, thread_text
 from langgraph_checkpoint_custom.operations.doctor import BY_NAME, CHECKS, Finding, look, repair
 from langgraph_checkpoint_custom.operations.schema import Verified
@@ -234,8 +235,6 @@ def find_classes(saver: CheckpointSaver, tenants: bool) -> Found:
 @command("tenant", "no_tenants")
 def types(options: Options) -> None:
     """Find every class in the store, and print an allowlist for strict=True."""
-    from langgraph_checkpoint_custom.encoding.allowlist import always_allowed
-
     with options.opened(reads=True, lists=True) as saver:
         _, classes, unseen = find_classes(saver, options.tenants)
     allow = [pair for pair in sorted(classes) if not always_allowed(*pair)]

@@ -24,6 +24,7 @@ from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, Sch
 from langgraph_checkpoint_custom.model.keys import KIND_MARK
 from langgraph_checkpoint_custom.operations.export_rows import next_threads
 from langgraph_checkpoint_custom.operations.schema import check_schema
+from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import SCHEMA, URL, open_saver, settings_of, url_of
 from langgraph_checkpoint_custom.tools.finding import savers_of
@@ -161,7 +162,6 @@ class Options:
         self,
         *,
         reads: bool = False,
-        raw: bool = False,
         lists: bool = False,
         may_be_new: bool = False,
         may_be_anothers: bool = False,
@@ -170,9 +170,9 @@ class Options:
         """Open the saver that the options and the environment describe, until the end of the block.
 
         Args:
-            reads: Whether the command only reads. PostgreSQL is then to refuse every change. SQLite is not: it removes
-                its files `-wal` and `-shm` only when a connection that may write is closed.
-            raw: Whether to read values without their classes.
+            reads: Whether the command only reads, values without their classes. PostgreSQL is then to refuse every
+                change. SQLite is not: it removes its files `-wal` and `-shm` only when a connection that may write is
+                closed.
             lists: Whether the command is about many threads: in the end, a note names the tenants that it left out.
             may_be_new: Whether to create a SQLite file that does not exist.
             may_be_anothers: Whether to accept a database without our tables: the command creates none, or is meant to.
@@ -189,7 +189,7 @@ class Options:
             if not (may_be_new or may_be_anothers):
                 must_have_tables(saver)
             own = saver if self.tenant is None else saver.for_tenant(self.tenant)
-            yield without_classes(own) if raw else own
+            yield without_classes(own) if reads else own
             if lists and not self.tenants:
                 self.mention_tenants(saver)
 
@@ -204,12 +204,12 @@ class Options:
             note(f"{counted(len(names), 'tenant')} not included: {named}; --tenant NAME selects one")
 
     def confirm(self, question: str) -> None:
-        """Ask on the terminal, unless `--yes` was given; after another answer than yes, the exit code is 1.
+        """Ask on the terminal, unless `--yes` or `--dry-run` was given; after another answer, the exit code is 1.
 
         Raises:
             ConfigError: There is no terminal.
         """
-        if self.yes:
+        if self.yes or self.dry_run:
             return
         if not sys.stdin.isatty():
             raise ConfigError("cannot ask for confirmation, because stdin is not a terminal; use --yes")
@@ -322,7 +322,5 @@ def count_all(saver: CheckpointSaver, tenants: bool) -> int:
 
 def rows_of(saver: CheckpointSaver, tenants: bool) -> int:
     """Return the number of rows of all tables, for a progress bar."""
-    from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
-
     found = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, 1, saver.tenants() if tenants else ()))
     return sum(one.rows for one in found.tables)

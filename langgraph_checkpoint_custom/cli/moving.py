@@ -33,11 +33,14 @@ from langgraph_checkpoint_custom.cli.common import (
     thread_as_typed,
 )
 from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say
+from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
+from langgraph_checkpoint_custom.encoding.restored import find
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import KEYS, UNENCRYPTED, URL, open_saver, serde_of_key, settings_of, url_of
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
+from langgraph_checkpoint_custom.tools.exchange import count_exported, export_file, import_file, transfer
 from langgraph_checkpoint_custom.tools.fence import close
 from langgraph_checkpoint_custom.tools.migration import Diverged, MoveReport, migrate_back
 from langgraph_checkpoint_custom.tools.migration import migrate as migrate_tables
@@ -61,8 +64,6 @@ def export(
     threads: Chosen = None,
 ) -> None:
     """Write all threads to a file, while runs go on."""
-    from langgraph_checkpoint_custom.tools.exchange import export_file
-
     if file.exists():
         raise NotPossible(f"{file} already exists; move it away, or choose another name")
     with (
@@ -83,8 +84,6 @@ def import_(
     threads: Chosen = None,
 ) -> None:
     """Store the threads of a file, and check each one; a thread with other rows in the target stays as it is."""
-    from langgraph_checkpoint_custom.tools.exchange import count_exported, import_file
-
     if not file.exists():
         raise NotPossible(f"there is no file {str(file)!r}")
     with (
@@ -237,9 +236,6 @@ def _missing(saver: CheckpointSaver, app_dir: Path | None) -> list[str]:
 
     Only this function imports from that folder: its code must not run when somebody only looks into a store.
     """
-    from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-    from langgraph_checkpoint_custom.encoding.restored import find
-
     missing = []
     path = list(sys.path)
     sys.path += [str(app_dir.absolute())] if app_dir else []
@@ -298,8 +294,6 @@ def _total(saver: CheckpointSaver, tenants: bool, threads: list[str] | None) -> 
 
 
 def _transfer(options: Options, source: str, target: CheckpointSaver, threads: list[str] | None) -> dict[str, Any]:
-    from langgraph_checkpoint_custom.tools.exchange import transfer
-
     with (
         replace(options, url=source, schema=None).opened(lists=True) as saver,
         progress("copy", "threads", _total(saver, options.tenants, threads)) as report,

@@ -205,15 +205,16 @@ def table(columns: Sequence[Column], rows: Iterable[Any], styles: Sequence[Style
 
 
 def lines(rows: Iterable[tuple[Style, str]]) -> None:
-    """Print lines of text, each in its style."""
+    """Print lines of text, each in its style, and an empty one."""
     if not sys.stdout.isatty():
-        print("\n".join(safe(text) for _, text in rows))
+        print("\n".join(safe(text) for _, text in rows), end="\n\n")
         return
     from rich.text import Text
 
     console = _console()
     for style, text in rows:
         console.print(Text(safe(text), style=_STYLES[style]), soft_wrap=True)
+    console.print()
 
 
 def _console() -> Console:

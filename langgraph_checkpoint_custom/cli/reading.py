@@ -76,7 +76,7 @@ def threads(
 
     A thread without messages is shown by its values.
     """
-    with options.opened(reads=True, raw=True, lists=True) as saver:
+    with options.opened(reads=True, lists=True) as saver:
         page, following = _page(saver, where, before, state, limit, since, until)
         ids, d = [record.thread_id for record, _ in page], saver.backend.dialect
         counts = saver.backend.driver.run(sizes_of_threads(d, ids, ALL if options.as_json else MOST))
@@ -149,7 +149,7 @@ def failures(
     until: Until = None,
 ) -> None:
     """List the tasks that have failed and not succeeded since: the thread, the node, the error and when it began."""
-    with options.opened(reads=True, raw=True, lists=True) as saver:
+    with options.opened(reads=True, lists=True) as saver:
         page, following = _page(saver, where, before, "failed", limit, since, until)
         rows = [row for each in page for row in _failures(saver, *each)]
     times = options.times
@@ -223,7 +223,7 @@ def history(
     """
     if graph and namespace is None:
         namespace = ""
-    with options.opened(reads=True, raw=True) as saver:
+    with options.opened(reads=True) as saver:
         thread = thread_named(saver, thread)
         part = {"thread_id": thread} | ({} if namespace is None else {"checkpoint_ns": namespace})
         if before and time_of(before) is None:
@@ -303,7 +303,7 @@ def interrupts(
     full: Full = False,
 ) -> None:
     """List the threads that wait for a human, the longest waiting first, with their questions."""
-    with options.opened(reads=True, raw=True, lists=True) as saver:
+    with options.opened(reads=True, lists=True) as saver:
         found = saver.interrupts(prefix=thread_as_typed(prefix))
     questions = [(one, question_of(each)) for one in found for each in one.interrupts]
     times, limit = options.times, 10**9 if full else SHORT

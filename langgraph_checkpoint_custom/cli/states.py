@@ -56,7 +56,7 @@ def show(
 
     Classes are shown by name and are not imported.
     """
-    with options.opened(reads=True, raw=True) as saver:
+    with options.opened(reads=True) as saver:
         found = _read(saver, thread, checkpoint, namespace)
         channels = [] if options.as_json else channels_of(saver, found)
         nodes = nodes_of(saver, found)
@@ -134,7 +134,7 @@ def _show_chat(channel: Channel, chat: Sequence[Message], *, full: bool) -> None
         rows.append(("dim", f"  {counted(len(chat) - len(shown), 'earlier message')}; see --full"))
     for message in shown:
         rows += _rows_of(message, "  ", full=full)
-    lines([*rows, ("plain", "")])
+    lines(rows)
 
 
 def _rows_of(message: Message, indent: str, *, full: bool) -> Iterator[tuple[Style, str]]:
@@ -189,7 +189,7 @@ def diff(
     full: Full = False,
 ) -> None:
     """Show where two states differ: of two threads (their newest states), or of two checkpoints of a thread."""
-    with options.opened(reads=True, raw=True) as saver:
+    with options.opened(reads=True) as saver:
         locations = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
         both = [_read(saver, thread_as_typed(one), at, namespace) for one, at in locations]
         sides = [] if options.as_json else [channels_of(saver, each) for each in both]
@@ -232,7 +232,7 @@ def _show_change(change: Change, limit: int, *, full: bool) -> None:
     rows += (row for path in change.paths for row in _path_rows(change.channel, path, full=full))
     if change.more:
         rows.append(("dim", f"  More than {limit}; see --limit"))
-    lines([*rows, ("plain", "")])
+    lines(rows)
 
 
 _SIGNS = {"+": "added", "-": "removed", "~": "changed"}

@@ -63,8 +63,7 @@ def sweep(
         pause=pause,
     )
     with options.opened(lists=True) as saver:
-        if not options.dry_run:
-            options.confirm("Delete what these options do not keep?")
+        options.confirm("Delete what these options do not keep?")
         done = saver.sweep(keep, dry_run=options.dry_run, tenants=options.tenants)
     figures = asdict(done)
     if not options.dry_run:
@@ -158,8 +157,7 @@ def erase(
     if filter is None:
         raise ConfigError("say whose threads, such as --where user_id=ada")
     with options.opened(lists=True) as saver:
-        if not options.dry_run:
-            options.confirm(f"Delete all threads with {', '.join(where or ())} for good?")
+        options.confirm(f"Delete all threads with {', '.join(where or ())} for good?")
         done = saver.erase(filter, dry_run=options.dry_run, tenants=options.tenants)
     columns = [
         Column("tenant", "tenant", cut=True),
