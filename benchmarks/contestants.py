@@ -376,7 +376,9 @@ def _straight_sqlite(location: Location, api: str, stack: AsyncExitStack) -> lis
 
 
 async def _straight_postgres(urls: dict[str, str], api: str, stack: AsyncExitStack) -> list[Contestant]:
-    options: dict[str, Any] = {"max_size": CONNECTIONS, "kwargs": {"autocommit": True}, "open": False}
+    # As ours, one connection unless more are needed; a pool takes them in turn, and each has to prepare its statements.
+    settings = {"autocommit": True, "prepare_threshold": 0}
+    options: dict[str, Any] = {"min_size": 1, "max_size": CONNECTIONS, "kwargs": settings, "open": False}
     pool: Any
     found = []
     for whose, name, of in STRAIGHT:

@@ -8,7 +8,8 @@
 - SQLite: a signal handler that calls the saver gets an error, not a deadlock; an interrupted call leaves no transaction
   open; a file that was moved or deleted is noticed within a tenth of a second.
 
-Everything else that `straight.py` leaves out is left out here, too.
+Everything else that `straight.py` leaves out is left out here, too, such as the thread's row for sweeps, compression,
+the run of a write, and a read of blobs that a deletion takes meanwhile. Blobs are only stored outside of races.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from benchmarks.straight import (
     BY_ID,
     DATA,
+    FOUND,
     KEY,
     LIST,
     NEWEST,
@@ -42,7 +45,7 @@ from langgraph_checkpoint_custom.encoding.encode import CHANGING, DOCUMENT
 from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import run_of
 from langgraph_checkpoint_custom.model.filter import project
-from langgraph_checkpoint_custom.model.keys import MAX_ID, channel_text, config_of, key_of, text
+from langgraph_checkpoint_custom.model.keys import MAX_ID, channel_texts, config_of, key_of, text
 
 # Bytes of the largest value in a large document.
 INLINE = 1_024
@@ -51,28 +54,26 @@ SET = f"ON CONFLICT ({KEY}) DO UPDATE SET {REPLACED}"
 VALUES = "%s, %s, %s, %s, %s, %s, %b, %s, %b, %s{json}, %s{list}, %s{list}, %s{list}, %s{list}{none}"
 PUT = f"INSERT INTO {{schema}}checkpoints ({COLUMNS}) VALUES (%s, {VALUES}) {SET}"
 PARENT = "SELECT thread_id FROM {schema}checkpoints WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s"
-ON_PARENT_SQLITE = (
-    f"INSERT OR IGNORE INTO checkpoints ({COLUMNS}) VALUES (({PARENT} AND NOT hidden), {VALUES}) {SET} RETURNING 1"
-)
+ON_PARENT_SQLITE = f"INSERT INTO checkpoints ({COLUMNS}) VALUES (({PARENT} AND NOT hidden), {VALUES}) {SET}"
 ON_PARENT_POSTGRES = (
     f"INSERT INTO {{schema}}checkpoints ({COLUMNS}) SELECT parent.thread_id, {VALUES} "
     f"FROM ({PARENT} AND NOT hidden FOR SHARE) AS parent "
-    f"WHERE pg_try_advisory_xact_lock_shared(hashtextextended(%s, 0)) {SET} RETURNING true"
+    f"WHERE pg_try_advisory_xact_lock_shared(hashtextextended(%s, 0)) {SET}"
 )
 BLOB = (
     "INSERT INTO {schema}blobs (thread_id, checkpoint_ns, channel, version, type, value) "
     "VALUES (%s, %s, %s, %s, %s, %b) ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING"
 )
 ITS_BLOBS = (
-    "SELECT b.channel, b.value FROM json_each(?) AS c JOIN json_each(?) AS v ON v.key = c.key CROSS JOIN blobs b "
-    "ON b.thread_id = ? AND b.checkpoint_ns = ? AND b.channel = c.value AND b.version = v.value"
+    "SELECT b.channel, b.value FROM json_each(?) AS n CROSS JOIN blobs b "
+    "ON b.thread_id = ? AND b.checkpoint_ns = ? AND b.channel = n.value AND b.version = ? ->> n.key"
 )
 ITS_WRITES = f"SELECT task_path, task_id, idx, channel, type, value FROM writes WHERE ({KEY}) = (?, ?, ?)"
 TOGETHER = (
-    "WITH found AS MATERIALIZED ({read}) SELECT *, NULL::int, NULL::text FROM found UNION ALL "
-    "SELECT w.task_path, w.task_id, w.type, w.value, w.channel, NULL, NULL, NULL, w.idx, w.checkpoint_id FROM found "
+    f"WITH found AS MATERIALIZED ({{read}}) SELECT {FOUND}, NULL::int, NULL::text FROM found UNION ALL "
+    "SELECT w.task_path, w.task_id, w.type, w.value, w.channel, NULL, w.idx, w.checkpoint_id FROM found "
     "JOIN {schema}writes w ON w.thread_id = %s AND w.checkpoint_ns = %s AND w.checkpoint_id = found.checkpoint_id "
-    "UNION ALL SELECT NULL, NULL, b.type, b.value, b.channel, NULL, NULL, NULL, NULL, found.checkpoint_id FROM found "
+    "UNION ALL SELECT NULL, NULL, b.type, b.value, b.channel, NULL, NULL, found.checkpoint_id FROM found "
     "CROSS JOIN LATERAL unnest(found.blob_channels, found.blob_versions) AS n (channel, version) "
     "JOIN {schema}blobs b ON b.thread_id = %s AND b.checkpoint_ns = %s "
     "AND b.channel = n.channel AND b.version = n.version"
@@ -80,18 +81,30 @@ TOGETHER = (
 Encoded = tuple[tuple[Any, ...], Sequence[tuple[Any, ...]], bool]
 
 
+@lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
+def as_json(names: tuple[str, ...]) -> str:
+    """Names as a list in SQLite."""
+    return json.dumps(names)
+
+
+@lru_cache(maxsize=256)
+def as_array(names: tuple[str, ...]) -> str:
+    """Names as the text of an array in PostgreSQL: psycopg looks at each name of a list in Python."""
+    quoted = ['"' + name.replace("\\", r"\\").replace('"', r"\"") + '"' for name in names]
+    return "{" + ",".join(quoted) + "}"
+
+
 class Keeping(Straight):
     """Encoding and decoding; a subclass sends."""
 
-    array: Callable[[Any], Any] = staticmethod(lambda names: [*names])
+    array: Callable[[Any], str]
 
     def _encoded(self, config: RunnableConfig, checkpoint: Any, metadata: Any, new_versions: Any) -> Encoded:
         """The row, its new blobs, and whether it is rebuilt from its parent."""
         thread_id, checkpoint_ns, parent_id = key_of(config)
         merged = merge_metadata(config, metadata, self._codec)
         values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
-        for channel in values:
-            channel_text(channel)
+        channel_texts(tuple(values))
         inline, stored, blobs = values, {}, []
         type_, document = self._codec.encode(checkpoint)
         if len(document) > DOCUMENT:
@@ -106,11 +119,11 @@ class Keeping(Straight):
                         stored[channel] = versions[channel]
                         blobs.append((thread_id, checkpoint_ns, channel, versions[channel], kind, data))
                 type_, document = self._codec.encode({**checkpoint, "channel_values": inline})
-        delta = [*merged.get("counters_since_delta_snapshot", ())]
+        delta = [channel for channel in merged.get("counters_since_delta_snapshot", ()) if channel in versions]
         row = (
             thread_id, checkpoint_ns, text("checkpoint id", checkpoint["id"], MAX_ID), parent_id, run_of(merged),
             checkpoint["v"], type_, document, *self._codec.encode(merged), project(merged, None),
-            *map(self.array, (inline, delta, stored, stored.values())),
+            *map(self.array, map(tuple, (inline, delta, stored, stored.values()))),
         )  # fmt: skip
         return row, blobs, parent_id is not None and not values.keys() >= set(delta)
 
@@ -126,7 +139,7 @@ class Keeping(Straight):
 class KeepingSqlite(Keeping, StraightSqlite):
     """One connection and one lock, which knows its owner."""
 
-    array = staticmethod(lambda names: json.dumps([*names]))
+    array = staticmethod(as_json)
     put_row, on_parent, blob = map(for_sqlite, (PUT, ON_PARENT_SQLITE, BLOB))
     newest, by_id, listed = (
         for_sqlite(sql.replace(" FROM", ", blob_channels, blob_versions FROM", 1)) for sql in (NEWEST, BY_ID, LIST)
@@ -159,7 +172,7 @@ class KeepingSqlite(Keeping, StraightSqlite):
             connection.executemany(self.blob, blobs)
         if on_parent:
             sent = (*row[:2], row[3], *row[1:])
-            assert connection.execute(self.on_parent, sent).fetchall(), "the parent is missing"
+            connection.execute(self.on_parent, sent)  # Without a parent the thread is NULL, which is an error.
         else:
             connection.execute(self.put_row, row)
         if blobs:
@@ -169,14 +182,12 @@ class KeepingSqlite(Keeping, StraightSqlite):
         execute = connection.execute
         execute("BEGIN")
         rows = execute(sql, asked).fetchall()
-        found = [
-            (
-                row,
-                execute(ITS_WRITES, (*asked[:2], row[0])).fetchall(),
-                execute(ITS_BLOBS, (*row[6:], *asked[:2])).fetchall() if row[6] != "[]" else (),
-            )
-            for row in rows
-        ]
+        found: list[tuple[Any, ...]] = []
+        blobs: dict[Any, Any] = {}
+        for row in rows:
+            if row[6] != "[]" and row[6:] not in blobs:
+                blobs[row[6:]] = execute(ITS_BLOBS, (row[6], *asked[:2], row[7])).fetchall()
+            found.append((row, execute(ITS_WRITES, (*asked[:2], row[0])).fetchall(), blobs.get(row[6:], ())))
         execute("COMMIT")
         return found
 
@@ -207,6 +218,7 @@ class KeepingSqlite(Keeping, StraightSqlite):
 class KeepingPostgres(Keeping, StraightPostgres):
     """A pool, its cursors, and their prepared statements."""
 
+    array = staticmethod(as_array)
     put_row, on_parent, blob = map(for_postgres, (PUT, ON_PARENT_POSTGRES, BLOB))
     newest, by_id, listed = (
         for_postgres(TOGETHER.replace("{read}", sql.replace(" FROM", ", blob_channels, blob_versions FROM", 1)))
@@ -223,7 +235,7 @@ class KeepingPostgres(Keeping, StraightPostgres):
                     connection.execute(self.put_row, row)
             elif on_parent:
                 sent = (*row[1:], *row[:2], row[3], row[0])
-                assert connection.execute(self.on_parent, sent).fetchall(), "the parent is missing"
+                assert connection.execute(self.on_parent, sent).rowcount, "the parent is missing"
             else:
                 connection.execute(self.put_row, row)
         return config_of(*row[:3])
@@ -239,7 +251,7 @@ class KeepingPostgres(Keeping, StraightPostgres):
             elif on_parent:
                 sent = (*row[1:], *row[:2], row[3], row[0])
                 cursor = await connection.execute(self.on_parent, sent)
-                assert await cursor.fetchall(), "the parent is missing"
+                assert cursor.rowcount, "the parent is missing"
             else:
                 await connection.execute(self.put_row, row)
         return config_of(*row[:3])
@@ -258,9 +270,9 @@ class KeepingPostgres(Keeping, StraightPostgres):
     def _decoded_all(self, config: RunnableConfig, rows: Sequence[Sequence[Any]]) -> Iterator[CheckpointTuple]:
         writes: dict[str, list[Any]] = {}
         blobs: dict[str, list[Any]] = {}
-        heads = []
+        heads: list[Sequence[Any]] = []
         for row in rows:
-            path, task, kind, data, channel, *_, idx, checkpoint_id = row
+            path, task, kind, data, channel, _, idx, checkpoint_id = row
             if checkpoint_id is None:
                 heads.append(row)
             elif idx is None:
