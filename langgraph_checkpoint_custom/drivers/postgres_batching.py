@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -49,7 +50,7 @@ class _Queue:
 
     def __init__(self) -> None:
         self.waiting: list[_Call] = []
-        self.is_awaited = False  # Whether the next batch waits for a connection.
+        self.next: asyncio.Task[None] | None = None  # The next batch, which waits for a connection.
         self._keys: set[Hashable] = set()
 
     @property
@@ -63,7 +64,7 @@ class _Queue:
 
     def take(self) -> list[_Call]:
         """Remove and return the next batch, perhaps an empty one, in the order of arrival."""
-        self.is_awaited = False
+        self.next = None
         batch: list[_Call] = []
         left: list[_Call] = []
         keys = self._keys.copy()
@@ -128,13 +129,20 @@ class Batches:
 
     def _begin_next(self, exchange: Exchange, batching: Batching, queue: _Queue) -> None:
         """Begin the next batch if calls wait, unless one waits for a connection already."""
-        if queue.waiting and not queue.is_awaited:
-            queue.is_awaited = True
+        if queue.waiting and queue.next is None:
             task = asyncio.get_running_loop().create_task(self._send_batch(exchange, batching, queue))
+            queue.next = task
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._end, exchange, batching, queue))
         elif queue.is_empty and self.queues.get(batching) is queue:
             del self.queues[batching]
+
+    def _end(self, exchange: Exchange, batching: Batching, queue: _Queue, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if queue.next is task:  # It was cancelled before it began, as when all tasks of a loop are.
+            for call in queue.take():
+                call.answer.set_result(None)
+            self._begin_next(exchange, batching, queue)
 
     async def _send_batch(self, exchange: Exchange, batching: Batching, queue: _Queue) -> None:
         batch: list[_Call] | None = None

@@ -172,11 +172,11 @@ class SqliteConnections:
     def reading_at_once(self, operation: str, since: float, work: Callable[..., T], *args: Any) -> T:
         """Call `work` with the writer if no other call has it, and with a connection for reads otherwise."""
         if not self.owner:
-            writer = None
+            writer, owner = None, threading.get_ident()
             try:
                 if self._lock.acquire(blocking=False):
                     try:
-                        self.owner = threading.get_ident()
+                        self.owner = owner
                         writer = self.writer
                         if writer is not None and not writer.in_transaction and since < self._good_until:
                             return work(writer, *args)
@@ -185,7 +185,9 @@ class SqliteConnections:
                         if writer is not None and writer.in_transaction:
                             _roll_back(writer)
                     return self.writing(operation, since, work, *args)
-            except sqlite3.OperationalError:  # Another process has the file; `work` has errors of ours for the rest.
+            except sqlite3.OperationalError as error:
+                if code_of(error) not in BUSY:  # Of a signal handler: `work` has errors of ours for the rest.
+                    raise
                 return self.writing(operation, since, work, *args)
             finally:
                 try:  # noqa: SIM105  # An interrupt may come when `suppress` is called.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,8 @@ import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_metadata
 
 from langgraph_checkpoint_custom import ClosedError, StorageError
+from langgraph_checkpoint_custom.drivers.postgres_batching import Batches
+from langgraph_checkpoint_custom.engine.operation import Batching, RoundTrip, Row
 from tests.behaviour.helpers import config
 from tests.drivers.batches import (
     CONNECTIONS,
@@ -152,3 +154,28 @@ def test_a_loop_that_ends_with_waiting_calls_does_not_disturb_the_next_one(postg
 
         asyncio.run(cut_short())
         asyncio.run(complete())
+
+
+async def test_a_batch_that_is_cancelled_before_it_begins_keeps_no_call_waiting() -> None:
+    """As when a program cancels all tasks of its loop after Ctrl-C, and some of them call the saver once more."""
+    batches = Batches()
+    batching = Batching(None, lambda calls: RoundTrip(()), lambda reply, calls: [[] for _ in calls])
+
+    async def exchange(take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
+        return [[]] if take() else ()
+
+    async def alone() -> list[Row]:
+        return [("alone",)]
+
+    def call(*, may_be_alone: bool) -> asyncio.Task[list[Row]]:
+        return asyncio.create_task(batches.send_together(exchange, batching, (), alone, may_be_alone=may_be_alone))
+
+    others = asyncio.all_tasks()
+    first, second = (call(may_be_alone=False) for _ in range(2))
+    await asyncio.sleep(0)  # They have made the task of the batch, which has not had a step.
+    (batch,) = asyncio.all_tasks() - others - {first, second}
+    batch.cancel()
+    first.cancel()
+    assert await asyncio.wait_for(second, 300) == [("alone",)]
+    assert await asyncio.wait_for(call(may_be_alone=True), 300) == [("alone",)]
+    assert not batches.queues
