@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from copy import copy
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -251,3 +252,25 @@ def test_a_callers_connection_works_wherever_an_interrupt_arrives(call: str, beg
                 break
         assert {f"{number} later" for number in range(1, point + 1)} <= stored(saver)
         saver.close()
+
+
+def test_a_read_does_not_take_an_error_of_a_signal_handler_for_one_of_its_file(saver: SqliteSaver) -> None:
+    """Such as that of a handler that stores something in a file of its own, which is locked."""
+    put("first").run_here(saver)
+    came: set[int] = set()
+
+    def fail(point: int) -> None:
+        came.add(point)
+        raise sqlite3.OperationalError("database is locked")
+
+    for point in itertools.count(1):
+        put(f"{point}").run_here(saver)  # The writer has been looked at.
+        returned = False
+        with suppress(sqlite3.OperationalError, CheckpointError):
+            with signal_at(point, partial(fail, point)):
+                saver.get_tuple(config("first"))
+            returned = True
+        assert returned is (point not in came), point
+        if returned:
+            break
+    assert point > 20
