@@ -68,6 +68,7 @@ def _endpoint(inspector: Inspector, view: View) -> Callable[[Request], Awaitable
 
     def page(request: Request) -> Response:
         try:
+            inspector.check_tenant(request)
             return view(inspector, request)
         except CheckpointError as error:
             status = 404 if isinstance(error, CheckpointNotFound) else 400 if isinstance(error, ConfigError) else 500

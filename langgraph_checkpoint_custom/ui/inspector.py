@@ -16,6 +16,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.id_times import time_of
 from langgraph_checkpoint_custom.model.keys import kind_of, name_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -83,6 +84,16 @@ class Inspector:
     templates: Environment
     write: bool
     graph: Graph | None
+
+    def check_tenant(self, request: Request) -> None:
+        """Refuse a request that names another tenant than the one of the saver.
+
+        Raises:
+            CheckpointNotFound: It does.
+        """
+        own = self.saver.backend.dialect.tenant
+        if own and tenant_of(request) not in (None, own):
+            raise CheckpointNotFound(f"These pages show only the tenant {own!r}.")
 
     def store(self, request: Request) -> Store:
         """Return the store, or the part of the tenant that a request names."""

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.ui import create_app
 from tests.stores import Store
-from tests.ui.conftest import Pages, pages_of
+from tests.ui.conftest import Pages, names_in, pages_of
 from tests.ui.stories import HOSTILE_ID, chat, config_of, hostile
 
 ORIGIN = {"origin": "http://127.0.0.1:8000"}
@@ -134,6 +134,23 @@ def test_a_tenants_thread(saver: CheckpointSaver) -> None:
     assert response.headers["location"] == "/?tenant=acme"
     assert saver.thread_exists("t")
     assert not saver.for_tenant("acme").thread_exists("t")
+
+
+def test_the_saver_of_a_tenant_reaches_no_other_tenant(saver: CheckpointSaver) -> None:
+    other = saver.for_tenant("globex")
+    chat(other, "theirs")
+    chat(saver.for_tenant("acme"), "ours")
+    pages = pages_of(saver.for_tenant("acme"), write=True)
+    for path in ("/", "/inbox", "/space?count=1", "/suggestions?of=keys", "/tenants"):
+        pages.page(path, 404, tenant="globex")
+    for path in ("/thread", "/checkpoint", "/checkpoints", "/timeline", "/difference", "/summary", "/space", "/value"):
+        pages.page(path, 404, thread="theirs", channel="messages", tenant="globex")
+    data = {"what": "delete-thread", "thread": "theirs"}
+    for given in ({}, {"given": urlencode({"tenant": "globex"})}):
+        pages.page("/change", 404, **data, **given, tenant="globex")
+        assert pages.post("/change?tenant=globex", data=data | given, headers=ORIGIN).status_code == 404
+    assert other.thread_exists("theirs")
+    assert names_in(pages.page("/", tenant="acme")) == names_in(pages.page("/")) == ["ours"]
 
 
 def test_hostile_ids_arrive_as_they_are(saver: CheckpointSaver) -> None:
