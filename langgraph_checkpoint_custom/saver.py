@@ -188,7 +188,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         if allow and not strict:
             raise ConfigError("without strict=True everything is allowed; allow=[…] needs strict=True")
         check_excluded(exclude_metadata)
-        super().__init__(serde=strict_serde(serde, allow) if strict else serde)
+        super().__init__(serde=strict_serde(serde or self.serde, allow) if strict else serde)
         self._dialect = dialect
         self._driver: Driver = driver
         if on_operation:

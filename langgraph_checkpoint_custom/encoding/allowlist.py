@@ -79,7 +79,7 @@ def cipher_and_inner(serde: SerializerProtocol) -> tuple[CipherProtocol | None, 
     return None, serde
 
 
-def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> SerializerProtocol:
+def strict_serde(serde: SerializerProtocol, allow: Sequence[Allowed]) -> SerializerProtocol:
     """Return a serializer like `serde` that reads only objects of types that are safe and of those in `allow`.
 
     Raises:
@@ -88,9 +88,7 @@ def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> 
     for item in allow:
         if not isinstance(item, type) and not (isinstance(item, tuple) and list(map(type, item)) == [str, str]):
             raise ConfigError(f"allow must contain classes or pairs ('module', 'Name'), not {item!r}")
-    cipher, inner = (
-        (None, JsonPlusSerializer(allowed_msgpack_modules=None)) if serde is None else cipher_and_inner(serde)
-    )
+    cipher, inner = cipher_and_inner(serde)
     if not is_langgraphs(inner):
         raise ConfigError(
             "strict=True works with LangGraph's JsonPlusSerializer, alone or inside an EncryptedSerializer; a "

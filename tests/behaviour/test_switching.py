@@ -16,6 +16,7 @@ from typing import Any
 import aiosqlite
 import psycopg
 import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 from psycopg.rows import dict_row
@@ -312,6 +313,18 @@ def test_the_callers_serde_is_used(tmp_path: Path, empty_postgres_url: str) -> N
             saver.close()
     assert serde.used
     assert other.used
+
+
+def test_the_serde_of_a_subclass_is_used(tmp_path: Path) -> None:
+    class Encrypting(SqliteSaver):
+        serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+
+    for strict in (False, True):
+        path = tmp_path / f"{strict}.db"
+        with Encrypting(path, strict=strict) as saver:
+            play(saver)
+        with closing(sqlite3.connect(path)) as probe:
+            assert [*probe.execute("SELECT DISTINCT checkpoint_type FROM checkpoints")] == [("msgpack+aes|b",)]
 
 
 def test_the_async_names_are_the_same_savers(store: Store) -> None:

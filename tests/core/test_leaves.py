@@ -34,8 +34,8 @@ from tests.exactly import same
 
 LANGGRAPH = JsonPlusSerializer()
 SERDE = exact_serializer(LANGGRAPH)
-STRICT = exact_serializer(strict_serde(None, ()))
-RAW = exact_serializer(strict_serde(None, ()), raw=True)
+STRICT = exact_serializer(strict_serde(JsonPlusSerializer(), ()))
+RAW = exact_serializer(strict_serde(JsonPlusSerializer(), ()), raw=True)
 
 
 @dataclass
@@ -218,7 +218,7 @@ def test_strict_refuses_what_an_application_has_not_allowed(name: str) -> None:
 
 
 def test_a_class_and_a_function_can_be_allowed() -> None:
-    allowing = exact_serializer(strict_serde(None, [Plain, (__name__, "function")]))
+    allowing = exact_serializer(strict_serde(JsonPlusSerializer(), [Plain, (__name__, "function")]))
     assert through([Plain, function], allowing) == [Plain, function]
     assert same(through(Plain(1), allowing), Plain(1))
 

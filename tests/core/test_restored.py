@@ -421,7 +421,7 @@ def test_a_tuple_with_names_that_is_no_named_tuple_is_a_tuple() -> None:
 
 
 def read(value: Any, *allow: Any) -> Any:
-    strict = exact_serializer(strict_serde(None, allow))
+    strict = exact_serializer(strict_serde(JsonPlusSerializer(), allow))
     return strict.loads_typed(OURS.dumps_typed(value))
 
 

@@ -26,7 +26,7 @@ from tests.table.classes import Point
 
 LANGGRAPH = JsonPlusSerializer()
 SERDE = exact_serializer(LANGGRAPH)
-STRICT = exact_serializer(strict_serde(None, ()))
+STRICT = exact_serializer(strict_serde(JsonPlusSerializer(), ()))
 
 
 def module(name: str) -> Any:
