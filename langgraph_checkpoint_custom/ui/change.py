@@ -127,7 +127,9 @@ def change(inspector: Inspector, request: Request) -> Response:
     tenant = tenant_of(request)
     saver = inspector.saver.for_tenant(tenant) if tenant else inspector.saver
     said = ", ".join(
-        f"{field}={text!r}" for field, text in {**fields, **({"tenant": tenant} if tenant else {})}.items()
+        f"{field}={text!r}"
+        for field, text in {**fields, **({"tenant": tenant} if tenant else {})}.items()
+        if field != "answer"  # A run stores it, and no log has stored values.
     )
     _LOG.warning("inspector: %s %s", name, said)
     if action is ANSWER:

@@ -173,7 +173,9 @@ def test_what_is_no_change(saver: CheckpointSaver) -> None:
     assert saver.thread_exists("t")
 
 
-def test_an_interrupt_is_answered_with_the_applications_graph(saver: CheckpointSaver) -> None:
+def test_an_interrupt_is_answered_with_the_applications_graph(
+    saver: CheckpointSaver, caplog: pytest.LogCaptureFixture
+) -> None:
     graph = chat(saver, "asks", answered=False)
     html = pages_of(saver, write=True).page("/thread", thread="asks")
     assert "Answer, as JSON" not in html
@@ -183,6 +185,8 @@ def test_an_interrupt_is_answered_with_the_applications_graph(saver: CheckpointS
     assert "Pay 129.00 € back" in pages.page("/change", 200, **form_of(html, "answer"), answer="yes")
     assert confirmed(pages, html, "answer", answer="yes").status_code == 303
     assert last_message(graph).startswith("Done")
+    assert "inspector: answer thread='asks', interrupt='" in caplog.text
+    assert "yes" not in caplog.text
     # The question of a page that was opened before is not open any more.
     assert confirmed(pages, html, "answer", answer="no").status_code == 500
     pages.page("/change", 400, what="answer", thread="asks", interrupt="x", answer="y", tenant="acme")
