@@ -122,7 +122,7 @@ def settings_of(environment: Mapping[str, str], url: str | None = None) -> Setti
     """
     given = {name: text.strip() for name, text in environment.items() if text.strip()}
     named_otherwise = url is not None
-    url = url or given.get(URL, DEFAULT_URL)
+    url = url_of(url or given.get(URL, DEFAULT_URL))
     ours, theirs, database = _POSTGRES, _SQLITE, "SQLite"
     if url.lower().startswith("sqlite:"):
         ours, theirs, database = _SQLITE, _POSTGRES, "PostgreSQL"
