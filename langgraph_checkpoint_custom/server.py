@@ -46,7 +46,8 @@ class _Entry(AbstractAsyncContextManager[CheckpointSaver]):
     """
 
     async def __aenter__(self) -> CheckpointSaver:
-        self._shared = await asyncio.to_thread(_enter)
+        # It enters here, and not in the worker, which goes on if the wait is cancelled: then nobody would leave.
+        self._shared = (await asyncio.to_thread(_made)).enter()
         try:
             await self._shared.saver.asetup()
         except BaseException:
@@ -70,6 +71,13 @@ class _Shared:
         self.entries = 0
         self._settings = settings
 
+    def enter(self) -> _Shared:
+        """Add an entry to the first one that was made of these settings; return that one."""
+        with _GATE:
+            shared = _SHARED.setdefault(self._settings, self)
+            shared.entries += 1
+        return shared
+
     def leave(self) -> bool:
         """Remove one entry; return whether it was the last one, so that the saver has to be closed."""
         with _GATE:
@@ -83,11 +91,6 @@ _GATE = threading.Lock()  # Never held during slow work.
 _SHARED: dict[Settings, _Shared] = {}
 
 
-def _enter() -> _Shared:
-    settings = settings_of(os.environ)
+def _made() -> _Shared:
     # It opens no connection yet. If several entries make one concurrently, all use the first that is registered.
-    made = _Shared(settings)
-    with _GATE:
-        shared = _SHARED.setdefault(settings, made)
-        shared.entries += 1
-    return shared
+    return _Shared(settings_of(os.environ))

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom import ClosedError, ConfigError, PostgresSaver, SqliteSaver, StorageError, server
+from langgraph_checkpoint_custom import (
+    ClosedError,
+    ConfigError,
+    PostgresSaver,
+    SqliteSaver,
+    StorageError,
+    open_saver,
+    server,
+)
 from langgraph_checkpoint_custom.server import checkpointer
 from tests.behaviour.helpers import config
 from tests.conftest import BACKENDS, made_database, needs_error_codes
@@ -96,6 +105,32 @@ def test_the_connections_of_an_ended_loop_are_closed(named: Store) -> None:
     asyncio.run(entry.__aexit__(None, None, None))
     with pytest.raises(ClosedError):
         asyncio.run(saver.aget_tuple(config()))
+
+
+async def test_a_cancelled_entry_does_not_keep_the_saver_open(named: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(url: str, **options: Any) -> Any:
+        begun.set()
+        goes_on.wait()
+        try:
+            return open_saver(url, **options)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(server, "open_saver", slow)
+    task = asyncio.ensure_future(checkpointer().__aenter__())
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    goes_on.set()
+    await asyncio.to_thread(ended.wait)
+    async with checkpointer() as saver:
+        assert await saver.aget_tuple(config()) is None
+    with pytest.raises(ClosedError):
+        await saver.aget_tuple(config())
+    assert server._SHARED == {}
 
 
 @needs_error_codes
