@@ -55,6 +55,20 @@ def test_a_list_returns_exactly_the_keys_of_one_namespace(saver: CheckpointSaver
         assert all(values.get(namespace, key) == {"number": number} for key in HOSTILE)
 
 
+@pytest.mark.parametrize("api", APIS)
+async def test_a_key_that_is_put_during_a_list_is_in_it(store: Store, saver: CheckpointSaver, api: str) -> None:
+    writing, keys = KeyValueStore(saver), ["", *(f"{number:03}" for number in range(210))]
+    for key in keys:
+        writing.put(("a",), key, {})
+
+    def put_the_oldest(event: OperationEvent) -> None:
+        writing.put(("a",), "", {"new": True})
+
+    with store.open(on_operation=put_the_oldest) as other:
+        found = await Calls(KeyValueStore(other), api).list(("a",))
+    assert [item.key for item in found] == keys
+
+
 def test_invalid_input_is_refused_before_anything_is_stored(saver: CheckpointSaver) -> None:
     values = KeyValueStore(saver)
     wrong: Any
