@@ -127,6 +127,8 @@ def create_app(
     """
     if graph is not None and not write:
         raise ConfigError("a graph answers interrupts, which is a change; pass write=True as well")
+    if token == "":
+        raise ConfigError("an empty token lets everybody in; pass a text, or None if the application around it decides")
     inspector = Inspector(saver, name or database_of(saver), templates(), write, graph)
     routes: list[Any] = [Route(path, _endpoint(inspector, view), methods=["GET"]) for path, view in ROUTES.items()]
     if write:

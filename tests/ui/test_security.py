@@ -11,7 +11,7 @@ import pytest
 from jinja2 import Environment
 from starlette.testclient import TestClient
 
-from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, open_saver
 from langgraph_checkpoint_custom.ui import create_app, inspector
 from langgraph_checkpoint_custom.ui.security import HEADERS, POLICY
 from tests.behaviour.helpers import metadata
@@ -47,6 +47,12 @@ def test_nothing_is_shown_without_the_token(guarded: Pages, path: str) -> None:
         assert "set-cookie" not in response.headers
         assert "hello" not in response.text
         assert TOKEN not in response.text
+
+
+def test_an_empty_token_is_refused(stories: CheckpointSaver) -> None:
+    """As of a variable that is not set: the address would have to contain nothing."""
+    with pytest.raises(ConfigError, match="an empty token lets everybody in"):
+        create_app(stories, token="")
 
 
 def test_the_token_moves_into_a_cookie_that_scripts_cannot_read(guarded: Pages) -> None:
