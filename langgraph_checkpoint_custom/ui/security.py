@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -94,7 +94,7 @@ class Guard:
             return PlainTextResponse("This server does not have that name; use the printed address.\n", 421)
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
         if scope["method"] not in _READS:
-            if origin is None or urlsplit(origin).netloc.lower() != host or site != "same-origin":
+            if origin is None or origin.partition("://")[2].lower() != host or site != "same-origin":
                 return PlainTextResponse("The request comes from another page.\n", 403)
         elif site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate":
             return PlainTextResponse("The request comes from another page.\n", 403)

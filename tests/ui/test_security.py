@@ -106,7 +106,15 @@ def test_another_host_is_refused(guarded: Pages, host: str) -> None:
 
 @pytest.mark.parametrize(
     "origin",
-    [None, "null", "http://evil.example", "http://127.0.0.1:8001", "http://localhost:8000", "https://evil:8000"],
+    [
+        None,
+        "null",
+        "http://evil.example",
+        "http://127.0.0.1:8001",
+        "http://localhost:8000",
+        "https://evil:8000",
+        "http://[",
+    ],
 )
 def test_a_change_from_another_page_is_refused(guarded: Pages, origin: str | None) -> None:
     entered(guarded)
