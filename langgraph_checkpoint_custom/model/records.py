@@ -154,7 +154,9 @@ class Swept:
         """Add the figures of a sweep of other threads."""
         self.complete = self.complete and other.complete
         for name in vars(self).keys() - {"complete"}:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+            value = getattr(self, name)
+            value += getattr(other, name)  # Threads are added one by one, so a list has to grow in place.
+            setattr(self, name, value)
 
 
 class SweepStatus(NamedTuple):

@@ -14,6 +14,7 @@ from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, drive
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.outline import Removal, superseded
+from langgraph_checkpoint_custom.model.records import Swept
 from langgraph_checkpoint_custom.operations.sweep import Policy, Thread, fate, kept_threads
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from tests.model.random_threads import random_thread
@@ -31,6 +32,17 @@ def test_the_name_of_a_policy_is_the_same_in_each_process() -> None:
     (name,) = {ALL._replace(wanted=wanted(each)).name() for each in filters}
     assert name == '{"older_than": null, "keep_last": null, "keep_waiting": true, "filter": "7bdd577a03d19cb6"}'
     assert ALL.name() not in name
+
+
+def test_the_figures_of_a_thread_are_added_without_copying_those_before() -> None:
+    """A dry run adds the names of its threads one by one, and may have a million of them."""
+    swept = Swept()
+    names = swept.would_delete
+    for name in ("a", "b"):
+        swept.add(Swept(1, 1, 2, 100, would_delete=[("", name)]))
+    assert (swept.threads, swept.deleted_checkpoints, swept.freed_bytes) == (2, 4, 200)
+    assert swept.would_delete is names
+    assert names == [("", "a"), ("", "b")]
 
 
 @pytest.mark.parametrize(
