@@ -21,7 +21,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from psycopg import sql
 from typing_extensions import LiteralString
 
-from langgraph_checkpoint_custom import CheckpointError, CheckpointSaver, PostgresSaver, Retention
+from langgraph_checkpoint_custom import CheckpointError, CheckpointSaver, LabelExists, PostgresSaver, Retention
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Steps, through
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.operations import due_threads, sweep
@@ -344,3 +344,22 @@ def test_a_sweep_waits_for_the_lock_of_a_thread_whose_label_was_removed(postgres
                 assert watcher.execute(waits_for).fetchall() == [("advisory",)]
             other.label(generate_config("t"), "there")
         assert call.join().deleted_checkpoints == 3
+
+
+def test_the_newest_checkpoint_is_labelled_while_a_run_goes_on(postgres_url: str) -> None:
+    """The one that was the newest when it got the name."""
+    with (
+        PostgresSaver(postgres_url) as saver,
+        PostgresSaver(postgres_url) as run,
+        psycopg.connect(postgres_url) as other,
+    ):
+        first = a_step(run, generate_config("t"))
+        other.execute("INSERT INTO langgraph_checkpoint.labels VALUES ('t', 'here', '', 'another')")
+        call = ConcurrentCall(lambda: saver.label(generate_config("t"), "here"))
+        call.wait_until_blocked(postgres_url)
+        a_step(run, first)
+        other.rollback()
+        assert call.join() == first
+        assert saver.labels("t") == {"here": first}
+        with pytest.raises(LabelExists):
+            saver.label(generate_config("t"), "here")
