@@ -195,11 +195,12 @@ def runs_of_thread(d: SqlDialect, codec: ValueCodec, thread_id: str) -> Steps[li
         elif any(map(_decides, inline)):
             in_documents.append(key)
     documents = (yield d.ask_each("select_document", map(Key._asdict, in_documents))) if in_documents else []
-    for key, ((type_, data),) in zip(in_documents, documents, strict=True):
+    for key, stored in zip(in_documents, documents, strict=True):
         decoder = Decoder(codec, thread_id, "", key.checkpoint_id or "")
-        document = yield from offload(len(data), decoder.document, type_, data)
-        if any(_starts(*each) for each in document["channel_values"].items()):
-            waiting.add(key.checkpoint_id or "")
+        for type_, data in stored:  # Nothing if it was deleted since, which a transaction of the caller's may see.
+            document = yield from offload(len(data), decoder.document, type_, data)
+            if any(_starts(*each) for each in document["channel_values"].items()):
+                waiting.add(key.checkpoint_id or "")
     for key in anywhere:
         found = yield from get_tuple(d, codec, _no_version, None, key).start()
         if found and any(_starts(*each) for each in found.checkpoint["channel_values"].items()):

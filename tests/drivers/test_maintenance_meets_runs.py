@@ -18,13 +18,17 @@ import psycopg
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+from langgraph.checkpoint.serde.types import TASKS
 from psycopg import sql
 from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import CheckpointError, CheckpointSaver, LabelExists, PostgresSaver, Retention
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Steps, through
 from langgraph_checkpoint_custom.model.keys import Range
+from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
+from langgraph_checkpoint_custom.model.records import RunRecord
 from langgraph_checkpoint_custom.operations import due_threads, sweep
+from langgraph_checkpoint_custom.operations.thread_states import runs_of_thread
 from tests.citus import activity
 
 WAITING: LiteralString = "SELECT pid FROM {} WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -363,3 +367,22 @@ def test_the_newest_checkpoint_is_labelled_while_a_run_goes_on(postgres_url: str
         assert saver.labels("t") == {"here": first}
         with pytest.raises(LabelExists):
             saver.label(generate_config("t"), "here")
+
+
+def test_runs_are_listed_in_a_callers_transaction_while_the_thread_is_deleted(postgres_url: str) -> None:
+    """Such a transaction sees the deletion between two statements."""
+    with PostgresSaver(postgres_url) as saver, held_open(postgres_url) as other:
+        checkpoint = generate_checkpoint(channel_values={TASKS: []}, channel_versions={TASKS: "1"})
+        checkpoint["v"] = FORMAT_WITH_SENDS
+        stored = saver.put(generate_config("t"), checkpoint, generate_metadata(run_id="1"), {TASKS: "1"})
+        checkpoint_id = stored["configurable"]["checkpoint_id"]
+        d, driver, codec = other.backend
+        op = runs_of_thread(d, codec, "t")
+
+        def answer(request: RoundTrip | Offload) -> Steps[Any]:
+            reply = yield request
+            saver.delete_thread("t")
+            return reply
+
+        found = driver.run(replace(op, start=lambda: through(op.start(), answer)))
+        assert found == [RunRecord("1", checkpoint_id, checkpoint_id, 1, finished=True)]
