@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar
 
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.engine.operation import Driver, Operation, Operations, Pause, follow
-from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint, ThreadBusy
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint, StorageError, ThreadBusy
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, flag
 from langgraph_checkpoint_custom.model.records import Swept, ThreadPage, ThreadRecord
@@ -68,6 +68,9 @@ TOGETHER = 50
 DAY = 86_400.0
 # Seconds; the claim of the sweeping process lasts at least this long. After that, another process may sweep.
 SWEEPER_TTL = 60.0
+# PostgreSQL's errors if a lock_timeout or statement_timeout of the role ends the wait for the lock of a thread, or the
+# deletion of a long one. The sweep leaves the thread: otherwise each would end there, and come to no other thread.
+LIMITED = ("55P03", "57014")
 # Seconds that a sweep works on SQLite before it leaves the file to others, for half as long. Writers that wait look at
 # the file every few milliseconds.
 WORK = 0.01
@@ -354,8 +357,17 @@ class _Sweep:
                 _leave(thread_id, error)
                 if not self._dry_run:
                     yield put_off(d, thread_id, begun + WEEK)
+            except StorageError as error:
+                self._leave_for_now(thread_id, error)
         yield from limits.rest()
         return True
+
+    def _leave_for_now(self, thread_id: str, error: StorageError) -> None:
+        """Leave a thread to the next sweep if it was only a limit of the role; otherwise raise the error."""
+        if error.sqlstate not in LIMITED:
+            raise error
+        _leave(thread_id, error)
+        self.swept.complete = False
 
     def _limit_bytes(self, max_bytes: int) -> Operations[None]:
         """Delete the threads that do not fit, of all that match."""
@@ -380,6 +392,9 @@ class _Sweep:
                     except CorruptCheckpoint as error:
                         is_gone = False
                         _leave(thread_id, error)
+                    except StorageError as error:
+                        is_gone = False
+                        self._leave_for_now(thread_id, error)
                 swept.threads += 1
                 if not is_gone:
                     swept.kept_bytes += size.bytes
@@ -393,7 +408,7 @@ class _Sweep:
         yield from self._limits.pages(read, [ThreadPage(AFTER_ALL, "", (), PAGE)], visit)
 
 
-def _leave(thread_id: str, error: CorruptCheckpoint) -> None:
+def _leave(thread_id: str, error: CheckpointError) -> None:
     _LOG.warning("a sweep leaves thread %r as it is: %s", thread_id, error)
 
 

@@ -139,7 +139,8 @@ class Swept:
             deleted.
         kept_bytes: Bytes of the remaining threads. They are counted only with `max_bytes`.
         would_delete: Of a dry run, the tenant and the id of each thread that would be deleted.
-        complete: Whether all threads were visited that were due; False if `max_threads` or `max_seconds` ended it.
+        complete: Whether all threads were visited that were due; False if `max_threads` or `max_seconds` ended it, or
+            if a timeout of the database role kept it from changing a thread.
     """
 
     threads: int = 0

@@ -20,9 +20,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 from langgraph.checkpoint.serde.types import TASKS
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import CheckpointError, CheckpointSaver, LabelExists, PostgresSaver, Retention
+from langgraph_checkpoint_custom.drivers.postgres_errors import RetryPolicy
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Steps, through
 from langgraph_checkpoint_custom.model.keys import Range
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
@@ -386,3 +388,21 @@ def test_runs_are_listed_in_a_callers_transaction_while_the_thread_is_deleted(po
 
         found = driver.run(replace(op, start=lambda: through(op.start(), answer)))
         assert found == [RunRecord("1", checkpoint_id, checkpoint_id, 1, finished=True)]
+
+
+@pytest.mark.parametrize("keep", [Retention(keep_last=1), Retention(max_bytes=0)])
+def test_a_sweep_leaves_a_thread_whose_lock_is_held_for_too_long(postgres_url: str, keep: Retention) -> None:
+    """And goes on with the others: each sweep begins with the threads that have been due for the longest time."""
+    with PostgresSaver(postgres_url) as saver, held_open(postgres_url) as other:
+        fill(saver, delta=False)
+        last = a_step(saver, a_step(saver, generate_config("u")))
+        other.label(generate_config("t"), "held")
+        limit = make_conninfo(postgres_url, options="-c lock_timeout=100ms")
+        with PostgresSaver(limit) as sweeper:
+            sweeper.backend.driver._retry = RetryPolicy(attempts=1)  # type: ignore[attr-defined]
+            swept = sweeper.sweep(keep)
+        assert len(list(saver.list(generate_config("t")))) == 4
+        left = [] if keep.max_bytes == 0 else [last]
+        assert [found.config for found in saver.list(generate_config("u"))] == left
+        assert not swept.complete
+        assert saver.sweep_status().finished_at is None
