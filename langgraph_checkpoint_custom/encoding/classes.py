@@ -43,7 +43,6 @@ from zoneinfo import ZoneInfo
 
 import pydantic
 from langgraph.checkpoint.serde.types import SendProtocol
-from langgraph.store.base import Item
 from pydantic_core import PydanticUndefined
 
 from langgraph_checkpoint_custom.encoding.extensions import (
@@ -152,7 +151,7 @@ def kind_of(obj: Any, cls: Any) -> Kind | None:
     for base, code, content, more in _FORMS:
         if issubclass(cls, base):
             return kind(code, content, more)
-    if isinstance(obj, SendProtocol):
+    if full_name in SAFE_TYPES and isinstance(obj, SendProtocol):
         return kind(POSITIONAL, _of_send)
     if dataclasses.is_dataclass(cls):
         names = [field.name for field in dataclasses.fields(cls)]
@@ -164,8 +163,6 @@ def kind_of(obj: Any, cls: Any) -> Kind | None:
             return kind(KEYWORDS, payload)
         slots = [name for name in _slots_of(cls) if name not in names]
         return of_fields(KEYWORDS, payload, _parts_of_fields(cls, names, slots))
-    if issubclass(cls, Item):
-        return kind(KEYWORDS, lambda o: {name: getattr(o, name) for name in Item.__slots__})
     numpy = sys.modules.get("numpy")
     if numpy is not None and issubclass(cls, numpy.ndarray):
         lost = "only its data, as a plain numpy.ndarray"

@@ -22,6 +22,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.store.base import Item, SearchItem
 from langgraph.types import Command, Interrupt, Send
 from pydantic import (
     AliasChoices,
@@ -262,6 +263,14 @@ class Location:
     y: Any = None
 
 
+class Handed(Send):
+    """A message to a node with more than LangGraph knows of."""
+
+    def __init__(self, node: str, arg: Any, note: str = "") -> None:
+        super().__init__(node, arg)
+        self.note = note
+
+
 class Pair(NamedTuple):
     left: Any
     right: Any = 2
@@ -311,6 +320,7 @@ def with_slowly(made: Any) -> Any:
 
 
 BERLIN = ZoneInfo("Europe/Berlin")
+WHEN = datetime(2024, 5, 6, tzinfo=timezone.utc)
 OBJECTS: dict[str, Any] = {
     "aliases": new(Aliased, thePlain=1, theValidated=2, one=3, serialised=4, theInner=Inner(number=5)),
     "generated aliases": new(Camel, firstName="Ann", aliased=new(Aliased, thePlain=1)),
@@ -383,6 +393,9 @@ OBJECTS: dict[str, Any] = {
         Interrupt(value=(1, Location(2)), id="1"),
         Send("node", {"pair": (1, 2)}),
         Command(update={"a": (1,)}, goto=("b",)),
+        Item(value={"a": (1,)}, key="k", namespace=("n",), created_at=WHEN, updated_at=WHEN),
+        SearchItem(value={}, key="k", namespace=("n",), created_at=WHEN, updated_at=WHEN, score=0.5),
+        Handed("node", 1, "note"),
     ],
     "UUIDs": [UUID(int=1), Location({UUID(int=1): 1})],
     "deque": deque([1, 2, 3], maxlen=3),
