@@ -179,6 +179,7 @@ def _collect(declared: Any, names: set[tuple[str, str]]) -> None:
             if issubclass(declared, BaseModel):
                 hints = [field.annotation for field in declared.model_fields.values()]
                 hints += declared.__pydantic_generic_metadata__["args"]
+                _collect(declared.__pydantic_generic_metadata__["origin"], names)
             else:
                 hints = [*get_type_hints(declared).values()]
             for hint in hints:

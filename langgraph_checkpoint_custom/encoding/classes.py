@@ -120,8 +120,9 @@ def kind_of(obj: Any, cls: Any) -> Kind | None:
         return _kind(leaf.code, leaf.module, leaf.name, leaf.parts, parts)
     if isinstance(obj, NAMED):
         return _kind(SINGLE, *REFERENCE, _path_of)
-    full_name = (cls.__module__, _name_of(cls) or cls.__name__)
-    lost = "" if _name_of(cls) else "it cannot be found by its name in its module; define it there"
+    module, name = _place_of(cls)
+    full_name = (module, name or cls.__name__)
+    lost = "" if name else "it cannot be found by its name in its module; define it there"
 
     def kind(code: int, payload: Callable[[Any], Any], parts: Parts | None = None, **more: Any) -> Kind:
         checked = full_name not in SAFE_TYPES and not issubclass(cls, Enum)
@@ -194,6 +195,27 @@ def _name_of(cls: type) -> str | None:
         if isinstance(found, type) and found.__qualname__ == cls.__qualname__:
             return name
     return None
+
+
+def _place_of(cls: Any) -> tuple[str, str | None]:
+    """The module and the name by which a class can be found; see `_name_of`.
+
+    The module of `Page[int]` may be one that has only this name, and not the model `Page`.
+    """
+    module, name, args = cls.__module__, _name_of(cls), _arguments_of(cls)
+    if args and name:
+        origin = cls.__pydantic_generic_metadata__["origin"]
+        if (origin.__module__, _name_of(origin)) != (module, name.partition("[")[0]):
+            return origin.__module__, f"{_name_of(origin)}[{', '.join([each[1] for each in args])}]"
+    return module, name
+
+
+def _arguments_of(cls: Any) -> list[list[Any]]:
+    """The type arguments of a generic model that can be found: module, name, and arguments of its own, if any."""
+    generic = getattr(cls, "__pydantic_generic_metadata__", None)
+    if not (generic and _name_of(cls)):
+        return []
+    return [[*_place_of(each), *filter(None, [_arguments_of(each)])] for each in generic["args"]]
 
 
 # What is stored by its name, as pickle does.
@@ -323,7 +345,7 @@ def _parts_of_model(cls: type[pydantic.BaseModel]) -> Parts:
     names = [*known]
     excluded = {name for name, field in known.items() if field.exclude}  # LangGraph does not store these.
     first = {name: each.default for name, each in cls.__private_attributes__.items()}
-    args = [[each.__module__, _name_of(each)] for each in cls.__pydantic_generic_metadata__["args"]]
+    args = _arguments_of(cls)
     has_more = bool(excluded or args)
 
     def parts(o: Any, storable: Storable) -> Sequence[Any]:

@@ -23,7 +23,7 @@ encodes it.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from io import BytesIO
@@ -279,7 +279,7 @@ class ExactSerializer(SerializerProtocol):
             else:
                 target = self._allowlist.find(module, name, name.partition("[")[0] if args else name)
             # The type arguments of a generic class are checked like other classes; they are not called.
-            cls = target[tuple(map(self._argument, args))] if args else target
+            cls = target[tuple([self._argument(*each) for each in args])] if args else target
             return make(code, cls, stored, method, state)
         except UnreadableValue as error:
             if load is None:
@@ -318,16 +318,18 @@ class ExactSerializer(SerializerProtocol):
             raise changed(f"{module}.{name}", "it is neither a class nor a function")
         return found
 
-    def _load_of(self, module: str, name: str, *_: Any) -> type | Callable[[Any], Any] | None:
+    def _load_of(self, module: str, name: str) -> type | Callable[[Any], Any] | None:
         """The replacement of a class in `on_load`; for a generic model, its type arguments do not matter."""
         return self._on_load.get(f"{module}.{name.partition('[')[0]}")
 
-    def _argument(self, full_name: tuple[str, str]) -> Any:
-        """The class of a generic model's type argument."""
-        load = self._load_of(*full_name)
-        if isinstance(load, type):
-            return load
-        return find(*full_name) if full_name[0] == "builtins" else self._allowlist.find(*full_name)
+    def _argument(self, module: str, name: str, args: Sequence[Any] = ()) -> Any:
+        """The class of a generic model's type argument, which may have arguments of its own."""
+        found: Any = self._load_of(module, name)
+        if not isinstance(found, type) and module == "builtins":
+            found = find(module, name)
+        elif not isinstance(found, type):
+            found = self._allowlist.find(module, name, name.partition("[")[0] if args else name)
+        return found[tuple([self._argument(*each) for each in args])] if args else found
 
 
 def _loaded(load: Callable[[Any], Any], name: str, stored: Any) -> Any:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import sys
 import traceback
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from types import ModuleType
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -292,6 +294,9 @@ class Named(tuple):  # type: ignore[type-arg]
 
 
 class Outer:
+    class Page(BaseModel, Generic[T]):
+        items: list[T]
+
     class Nested(BaseModel):
         x: int = 0
 
@@ -301,6 +306,11 @@ class Outer:
     @dataclasses.dataclass
     class Held:
         x: int = 0
+
+
+def generic_in_generic() -> Any:
+    """At the top level of a module, pydantic would give each of these classes a name there."""
+    return Box[Box[bytes]](item=Box[bytes](item=b"a"))
 
 
 def new(cls: Any, *args: Any, **values: Any) -> Any:
@@ -356,6 +366,7 @@ OBJECTS: dict[str, Any] = {
     "model serializer": Rewritten(text="t"),
     "generic": Boxes(boxes=[Box[int](item=1)], other=Box[Inner](item=More(number=2))),
     "generic alone": [Box(item=1), Box[str](item="a"), Box[Location](item=Location(1)), Box[bytes](item=b"a")],
+    "generic in a generic": [generic_in_generic(), Outer.Page[int](items=[1])],
     "old": new(Old, theNumber=4, pair=(1, 2), extra=(3,)),
     "computed and cached": with_slowly(new(Shown, seen=2)),
     "frozen dataclass": Normalised("a"),
@@ -433,6 +444,25 @@ def test_a_tuple_with_names_that_is_no_named_tuple_is_a_tuple() -> None:
         OURS.dumps_typed([Named((1,))])
 
 
+def test_a_generic_model_is_found_whose_type_arguments_another_module_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pydantic says that the class belongs to that module, which may not have the model itself under its name."""
+    module: Any = ModuleType("another")
+    module.models = sys.modules[__name__]
+    monkeypatch.setitem(sys.modules, "another", module)
+    exec("of_decimals = models.Box[models.Decimal]", vars(module))
+    value = module.of_decimals(item=Decimal("1.10"))
+    assert same(OURS.loads_typed(OURS.dumps_typed(value)), value)
+    assert same(read(value, module.of_decimals), value)
+
+
+def test_a_generic_model_of_a_union_is_stored_as_langgraph_stores_it() -> None:
+    store = exact_serializer(JsonPlusSerializer(), on_inexact="store")
+    for cls in (Box[int | None], Box[Literal["a", 1]], Box[list[int]]):
+        assert store.loads_typed(
+            store.dumps_typed(new(cls, item=1) if cls is not Box[list[int]] else new(cls, item=[1]))
+        )
+
+
 def read(value: Any, *allow: Any) -> Any:
     strict = exact_serializer(strict_serde(JsonPlusSerializer(), allow))
     return strict.loads_typed(OURS.dumps_typed(value))
@@ -445,6 +475,7 @@ def read(value: Any, *allow: Any) -> Any:
         ("of many kinds", [Shown, SecretStr]),
         ("tree", [Tree]),
         ("generic", [Boxes, More]),
+        ("generic in a generic", [Box, Outer.Page]),
         ("classes in classes", [Outer.Nested, Outer.Held, Outer.Nested.Deeper]),
         ("zones", []),
         ("half characters", [Location, Inner]),
