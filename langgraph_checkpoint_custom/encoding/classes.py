@@ -168,12 +168,14 @@ def kind_of(obj: Any, cls: Any) -> Kind | None:
     if numpy is not None and issubclass(cls, numpy.ndarray):
         lost = "only its data, as a plain numpy.ndarray"
         return _kind(NUMPY, "numpy", "ndarray", lambda o: o.view(numpy.ndarray), lost=lost)
+    by_method = next((each for each in _BY_METHOD if callable(getattr(cls, each[0], None))), None)
     if is_struct(cls) or is_plain(cls):
-        if lost:  # LangGraph has no form for it either.
+        if not lost:
+            of_class = _parts_of_fields(cls, cls.__struct_fields__) if is_struct(cls) else _parts_of_plain(cls)
+            return of_fields(KEYWORDS, vars, of_class)
+        if by_method is None:  # LangGraph has no form for it either.
             raise UnstorableValue(f"a {cls.__module__}.{cls.__qualname__} cannot be restored: {lost}")
-        of_class = _parts_of_fields(cls, cls.__struct_fields__) if is_struct(cls) else _parts_of_plain(cls)
-        return of_fields(KEYWORDS, vars, of_class)
-    return None
+    return kind(by_method[1], getattr(cls, by_method[0])) if by_method else None
 
 
 def is_secret(cls: type) -> bool:
@@ -319,6 +321,8 @@ def _of_send(send: Any) -> list[Any]:
     return [send.node, send.arg] if timeout is None else [send.node, send.arg, timeout]
 
 
+# The methods by which LangGraph stores an object of any class, such as SQLAlchemy's rows, and the form of the result.
+_BY_METHOD = (("model_dump", PYDANTIC_2), ("dict", PYDANTIC_1), ("_asdict", KEYWORDS))
 _TIME = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")
 # How LangGraph stores objects of these classes and their subclasses: the code, the payload, and what else is stored.
 _FORMS: Sequence[tuple[Any, int, Callable[[Any], Any], Parts | None]] = (

@@ -95,6 +95,19 @@ class Sizes(np.ndarray[Any, Any]):
     """A class of arrays, as in libraries such as astropy."""
 
 
+class Row:
+    """A class as SQLAlchemy's rows: pickle needs a function for it, and LangGraph stores what `_asdict` returns."""
+
+    def __init__(self, names: Any, values: Any) -> None:
+        self.names, self.values = names, values
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self.names, self.values, strict=True))
+
+    def __reduce__(self) -> Any:
+        return Row, (self.names, self.values)
+
+
 class Real(float):
     """A class of floats."""
 
@@ -128,6 +141,10 @@ def of_local_classes() -> dict[str, Any]:
     class Location(PurePosixPath):
         pass
 
+    class Reply:
+        def dict(self) -> dict[str, int]:
+            return {"a": 1}
+
     made = create_model("Made", name=(str, ...))
     return {
         "model": Model(name="a"),
@@ -138,6 +155,7 @@ def of_local_classes() -> dict[str, Any]:
         "named tuple": Pair(1, Colour.RED),
         "set": Names({1}),
         "create_model": made(name="a"),
+        "plain, with the method dict": Reply(),
         "in what can be found": [Holder(Colour.RED)],
     }
 
@@ -149,6 +167,7 @@ INEXACT: dict[str, Any] = {
     "a kind of timedelta": FakeTimedelta("1"),
     "a kind of zone": datetime(2024, 1, 1, tzinfo=Zone()),
     "a memoryview in an object": Holder([memoryview(b"a")]),
+    "a row": Row(["a", "b"], [1, [2]]),
     "a kind of array": np.array([1, 2]).view(Sizes),
 }
 BY_CONSTRUCTOR: dict[str, Any] = {

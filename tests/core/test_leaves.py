@@ -54,6 +54,19 @@ class Endpoint(pydantic.AnyUrl):
     _constraints = pydantic.networks.UrlConstraints(allowed_schemes=["https"])
 
 
+class Hidden:
+    """A class that is not plain, which LangGraph stores by a method."""
+
+    def __init__(self, secret: SecretStr) -> None:
+        self.secret = secret
+
+    def _asdict(self) -> dict[str, SecretStr]:
+        return {"secret": self.secret}
+
+    def __getstate__(self) -> object:
+        return None
+
+
 class Plain:
     """A class without anything."""
 
@@ -427,3 +440,8 @@ def test_a_codec_needs_a_class_that_is_not_stored_as_it_is(cls: Any) -> None:
 def test_pickle_does_not_store_a_secret_in_clear_beside_what_only_pickle_can_store() -> None:
     with pytest.raises(SecretInClear):
         exact_serializer(JsonPlusSerializer(pickle_fallback=True)).dumps_typed([Reduced(), SecretStr("hidden")])
+
+
+def test_a_secret_that_a_method_returns_is_refused_without_encryption() -> None:
+    with pytest.raises(SecretInClear):
+        SERDE.dumps_typed([Hidden(SecretStr("canary"))])
