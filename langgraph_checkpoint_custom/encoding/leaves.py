@@ -115,7 +115,8 @@ _STANDARD = (
         partial,
         "functools",
         lambda o: [o.func, o.args, o.keywords, vars(o)],
-        lambda those: _with(partial(those[0], *those[1], **those[2]), those[3]),
+        # A function that may not be read is a text.
+        lambda those: _with(partial(those[0], *those[1], **those[2]), those[3]) if callable(those[0]) else those,
     ),
 )
 

@@ -102,8 +102,8 @@ def make(code: int, target: Any, stored: Any, method: Any = "", state: Any = Non
             else restored
         )
     if target is defaultdict:
-        factory = state["factory"]
-        return defaultdict(FACTORIES[factory] if type(factory) is str else factory, stored)
+        factory = state["factory"]  # A text that is none of these is what was stored for one that may not be read.
+        return defaultdict(FACTORIES.get(factory) if type(factory) is str else factory, stored)
     if state and "member" in state:
         return _member(target, stored, state["member"])
     return target(stored, maxlen=state["maxlen"]) if state else _single(target, stored)
@@ -244,10 +244,20 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if type(value) is list else value
 
 
+def _has_dict(value: Any) -> bool:
+    return type(value) is dict or (type(value) in (tuple, list) and any(map(_has_dict, value)))
+
+
 def _single(target: Any, stored: Any) -> Any:
     """Call a target with one argument; an argument that was a tuple is stored as a list."""
-    if target in (set, frozenset):
-        return target(map(_hashable, stored))
+    if target in (set, frozenset, dict):
+        members = stored if target is dict else [*map(_hashable, stored)]
+        try:
+            return target(members)
+        except TypeError:
+            if not any(map(_has_dict, [key for key, _ in members] if target is dict else members)):
+                raise
+            return members  # As LangGraph does: an object is only the dict that is stored for it.
     if target is bytearray and type(stored) is not bytes:
         raise changed(target, "it can only be created from bytes")
     return target(_hashable(stored) if isinstance(target, type) and issubclass(target, Enum) else stored)

@@ -145,6 +145,10 @@ def of_local_classes() -> dict[str, Any]:
         def dict(self) -> dict[str, int]:
             return {"a": 1}
 
+    @dataclass(frozen=True)
+    class Frozen:
+        name: str
+
     made = create_model("Made", name=(str, ...))
     return {
         "model": Model(name="a"),
@@ -154,6 +158,8 @@ def of_local_classes() -> dict[str, Any]:
         "enum": Colour.RED,
         "named tuple": Pair(1, Colour.RED),
         "set": Names({1}),
+        "in a set": {Frozen("a")},
+        "in a set in a set": {frozenset({(1, Frozen("a"))})},
         "create_model": made(name="a"),
         "plain, with the method dict": Reply(),
         "in what can be found": [Holder(Colour.RED)],

@@ -7,7 +7,9 @@ import logging
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,16 @@ class Listed:
 @dataclasses.dataclass
 class Unlisted:
     value: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    value: int
+
+
+def function(value: int) -> int:
+    """Do nothing."""
+    return value
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +92,23 @@ async def test_with_langgraphs_allowlist_other_types_are_read_as_their_stored_fi
         more = saver.with_allowlist([(__name__, "Nothing")])
         with pytest.raises(CorruptCheckpoint, match="Unlisted is not allowed to be read"):
             more.get_tuple(where)
+
+
+async def test_what_holds_a_type_that_the_allowlist_rejects_comes_back_as_its_stored_data(
+    store: Store, client: Client
+) -> None:
+    """Also if it cannot be made of that: a set of a dict, a dict with one as key, a function that is a name."""
+    made: Any = Unlisted
+    value = [{Frozen(1)}, {(1, Frozen(1)): 2}, defaultdict(made, a=1), partial(function, 1), {Frozen(1), "a"}]
+    where = await put(client, "1", {"a": value})
+    with store.open(serde=JsonPlusSerializer(allowed_msgpack_modules=None)) as saver:
+        one, pairs, counted, called, two = values(saver.get_tuple(where))["a"]
+    assert one == [{"value": 1}]
+    assert pairs == [[(1, {"value": 1}), 2]]
+    assert (type(counted), counted, counted.default_factory) == (defaultdict, {"a": 1}, None)
+    assert called == [f"{__name__}:function", (1,), {}, {}]
+    assert "a" in two
+    assert {"value": 1} in two
 
 
 STRICT = """
