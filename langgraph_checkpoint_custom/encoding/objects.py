@@ -25,7 +25,7 @@ import ormsgpack
 import pydantic
 from ormsgpack import Ext, MsgpackEncodeError, packb, unpackb
 
-from langgraph_checkpoint_custom.encoding.classes import BY_CONSTRUCTOR, PLAIN, Kind, kind_of, no_form_of
+from langgraph_checkpoint_custom.encoding.classes import BY_CONSTRUCTOR, PLAIN, Kind, is_attribute, kind_of, no_form_of
 from langgraph_checkpoint_custom.encoding.extensions import (
     DELTA,
     METHOD,
@@ -161,9 +161,14 @@ class Packer:
             return payload
         if kind.code == NUMPY:
             return Ext(NUMPY, self._inside(cls, payload))
-        if not _can_be_made(kind.code, cls, payload):
+        made = _made(kind.code, cls, payload, *more)
+        if made is None and more:  # A deque whose constructor knows its length.
+            more, made = [], _made(kind.code, cls, payload)
+        if made is None:
             self._report_loss(cls, "its constructor cannot rebuild it from what LangGraph stores")
             return payload
+        if not _has_attributes_of(obj, made):
+            self._report_loss(cls, "its attributes become those that its constructor sets")
         return Ext(kind.code, self._inside(cls, [kind.module, kind.name, payload, *more]))
 
     def _inside(self, cls: type, content: list[Any]) -> bytes:
@@ -255,11 +260,24 @@ _CONVERTED: set[type] = set()
 _MOST_KINDS = 1000  # A program may create classes without end.
 
 
-def _can_be_made(code: int, cls: type, payload: Any) -> bool:
-    """Whether a class creates its object again from the payload that LangGraph stores."""
+def _made(code: int, cls: type, *stored: Any) -> Any:
+    """The object that a class creates from what LangGraph stores; None if it does not create one."""
     try:
-        return type(make(code, cls, payload)) is cls
-    except Exception:  # The class's own constructor may raise anything; the answer is no then.
+        made = make(code, cls, *stored)
+    except Exception:  # The class's own constructor may raise anything.
+        return None
+    return made if type(made) is cls else None
+
+
+def _has_attributes_of(obj: Any, made: Any) -> bool:
+    """Whether two objects of a class have the same attributes, as far as that can be told."""
+    one, two = (
+        {name: each for name, each in getattr(o, "__dict__", {}).items() if is_attribute(type(o), name)}
+        for o in (obj, made)
+    )
+    try:
+        return bool(one == two)
+    except Exception:  # Any class may define what is equal.
         return False
 
 

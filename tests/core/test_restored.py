@@ -293,6 +293,20 @@ class Named(tuple):  # type: ignore[type-arg]
     _fields = ("x",)
 
 
+class LastTwo(deque):  # type: ignore[type-arg]
+    def __init__(self, items: Any = ()) -> None:
+        super().__init__(items, maxlen=2)
+
+
+class Money(Decimal):
+    def __new__(cls, amount: str, currency: str = "USD") -> Money:
+        made = super().__new__(cls, amount)
+        made.currency = currency
+        return made
+
+    currency: str
+
+
 class Outer:
     class Page(BaseModel, Generic[T]):
         items: list[T]
@@ -461,6 +475,18 @@ def test_a_generic_model_of_a_union_is_stored_as_langgraph_stores_it() -> None:
         assert store.loads_typed(
             store.dumps_typed(new(cls, item=1) if cls is not Box[list[int]] else new(cls, item=[1]))
         )
+
+
+def test_a_deque_whose_constructor_knows_its_length_comes_back() -> None:
+    value = LastTwo([1, 2, 3])
+    assert same(OURS.loads_typed(OURS.dumps_typed(value)), value)
+
+
+def test_attributes_that_a_constructor_sets_otherwise_are_reported() -> None:
+    for value in (Money("1", "EUR"), changed_after(Money("1"), note="n"), changed_after(LastTwo(), note="n")):
+        with pytest.raises(UnstorableValue, match="its attributes become those that its constructor sets"):
+            OURS.dumps_typed([value])
+    assert same(OURS.loads_typed(OURS.dumps_typed(Money("1"))), Money("1"))
 
 
 def read(value: Any, *allow: Any) -> Any:
