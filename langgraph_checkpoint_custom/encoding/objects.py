@@ -217,6 +217,10 @@ class Packer:
             found = [self._converted(each) for each in value]
             return [each for each, _ in found], any(other for _, other in found)
         if kind is not dict:
+            if isinstance(value, (str, list, dict)):
+                how = _OTHER_KINDS.get(kind) or kind_of(value, kind)
+                if how is not None and how.code == PLAIN:  # It is stored as one of its base class.
+                    return self._converted(how.payload(value))
             return value, False
         pairs = [(*self._converted(key), *self._converted(each)) for key, each in value.items()]
         if all(type(key) is str or (type(key) in _KEYS and not _is_large(key)) for key, *_ in pairs):
@@ -340,7 +344,9 @@ def _has_buffer(values: Iterable[Any]) -> bool:
         kind = type(value)
         if kind is bytearray or kind is memoryview:
             return True
-        if (kind is dict and _has_buffer(value.values())) or (kind is list and _has_buffer(value)):
+        if (isinstance(value, dict) and _has_buffer(value.values())) or (
+            isinstance(value, list) and _has_buffer(value)
+        ):
             return True
     return False
 

@@ -307,6 +307,18 @@ class Money(Decimal):
     currency: str
 
 
+class Settings(dict):  # type: ignore[type-arg]
+    pass
+
+
+class Names(list):  # type: ignore[type-arg]
+    pass
+
+
+class Text(str):
+    __slots__ = ()
+
+
 class Outer:
     class Page(BaseModel, Generic[T]):
         items: list[T]
@@ -487,6 +499,21 @@ def test_attributes_that_a_constructor_sets_otherwise_are_reported() -> None:
         with pytest.raises(UnstorableValue, match="its attributes become those that its constructor sets"):
             OURS.dumps_typed([value])
     assert same(OURS.loads_typed(OURS.dumps_typed(Money("1"))), Money("1"))
+
+
+def test_a_subclass_of_a_container_is_stored_as_that_wherever_it_is() -> None:
+    """Also with what msgpack cannot represent by itself, such as other keys, half characters and bytearrays."""
+    store = exact_serializer(JsonPlusSerializer(), on_inexact="store")
+    for value, base in (
+        (Settings({1: "a", (2,): "b"}), {1: "a", (2,): "b"}),
+        (Settings({"a": "\ud800"}), {"a": "\ud800"}),
+        (Names([{1: Settings({2: "a"})}]), [{1: {2: "a"}}]),
+        (Text("\ud800"), "\ud800"),
+    ):
+        for each, expected in ((value, base), ((value,), (base,)), (Location(value), Location(base))):
+            assert same(store.loads_typed(store.dumps_typed(each)), expected)
+    found = store.loads_typed(store.dumps_typed(Location(Names([bytearray(b"a")]))))
+    assert same(found, Location([bytearray(b"a")]))
 
 
 def read(value: Any, *allow: Any) -> Any:
