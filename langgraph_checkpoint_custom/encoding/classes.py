@@ -424,11 +424,15 @@ def _parts_of_plain(cls: Any) -> Parts:
 
     def parts(o: Any, _: Storable) -> Sequence[Any]:
         fields = _further_state(o, (), (), slots).get("other", {})
+        for name in getattr(o, "__dict__", fields).keys() - fields.keys():
+            if isinstance(getattr_static(cls, name, None), _METHODS):
+                raise UnstorableValue(f"a {cls.__module__}.{cls.__qualname__} would get the {name} of its class back")
         return ({**fields, _HASH: None} if _HASH in fields else fields), None
 
     return parts
 
 
+_METHODS = (FunctionType, staticmethod, classmethod)
 # attrs' attribute for the hash of an object, which is another one in each process.
 _HASH = "_attrs_cached_hash"
 # With one of these, more than the attributes of an object may belong to it.
@@ -471,7 +475,7 @@ def _is_live(cls: type) -> bool:
 
 
 def _slots_of(cls: Any) -> list[str]:
-    return [name for base in cls.__mro__ for name in vars(base) if _is_slot(vars(base)[name])]
+    return [name for base in cls.__mro__ for name in vars(base) if is_slot(vars(base)[name])]
 
 
 # State that may be left out if it cannot be stored; the constructor then restores the object.
@@ -518,12 +522,16 @@ def _with_state(
 
 
 def is_attribute(cls: type, name: str) -> bool:
-    """Whether a name can be an attribute of an instance, and is not a method, property or similar of the class."""
+    """Whether a name can be an attribute of an instance, and is not a method or similar of the class.
+
+    It may be that of a descriptor, such as a property, that keeps its value in the instance under its own name.
+    """
     found = getattr_static(cls, name, None)
-    return not name.startswith("__") and (_is_slot(found) or not hasattr(found, "__get__"))
+    return not name.startswith("__") and (not hasattr(found, "__get__") or hasattr(found, "__set__"))
 
 
-def _is_slot(found: Any) -> bool:
+def is_slot(found: Any) -> bool:
+    """Whether an attribute of a class is a slot of its instances."""
     return isinstance(found, MemberDescriptorType)
 
 

@@ -16,12 +16,20 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
+from inspect import getattr_static
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pydantic
 
-from langgraph_checkpoint_custom.encoding.classes import FACTORIES, is_attribute, is_named_tuple, is_plain, is_struct
+from langgraph_checkpoint_custom.encoding.classes import (
+    FACTORIES,
+    is_attribute,
+    is_named_tuple,
+    is_plain,
+    is_slot,
+    is_struct,
+)
 from langgraph_checkpoint_custom.encoding.extensions import (
     KEYWORDS,
     METHOD,
@@ -132,7 +140,11 @@ def _with_others(restored: Any, state: Mapping[str, Any]) -> Any:
     for name, value in state.get("other", {}).items():
         if not is_attribute(type(restored), name):
             raise changed(type(restored), f"its {name} is not an attribute that can be stored")
-        _set(restored, name, value)
+        found = getattr_static(type(restored), name, None)
+        if is_slot(found) or not hasattr(found, "__set__"):
+            _set(restored, name, value)
+        else:  # What a property or another descriptor keeps there, without calling it.
+            vars(restored)[name] = value
     return restored
 
 

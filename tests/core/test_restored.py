@@ -289,6 +289,45 @@ class InEuros(Pair):
         return self[0] / 100
 
 
+class Positive:
+    """A descriptor that keeps its value in the instance, under its own name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else vars(instance)[self.name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        assert value
+        vars(instance)[self.name] = value
+
+
+class Ordered:
+    """A class whose attributes are those of descriptors."""
+
+    amount = Positive()
+
+    def __init__(self, amount: Any, at: str) -> None:
+        self.amount = amount
+        self.at = at
+
+    @property
+    def at(self) -> str:
+        return str(vars(self)["at"])
+
+    @at.setter
+    def at(self, value: str) -> None:
+        vars(self)["at"] = value
+
+    @cached_property
+    def slowly(self) -> object:
+        return object()
+
+    def cost(self) -> int:
+        return 1
+
+
 class Named(tuple):  # type: ignore[type-arg]
     _fields = ("x",)
 
@@ -400,6 +439,7 @@ OBJECTS: dict[str, Any] = {
     "slots": Slotted(pair=(1,), inner={(1, 2): Location((3,))}, given=4),
     "slots that are no fields": [WithSlots(1, (2, 3)), changed_after(WithBoth(1, 2), more=[WithSlots(1, 2)])],
     "pydantic dataclass": Checked(theNumber=4),
+    "what descriptors keep": with_slowly(Ordered((1, 2), "noon")),
     "named tuple": Pair((1,), Pair(Color.RED)),
     "named tuple of its own mind": changed_after(Sorted(1, 2), note="n"),
     "named tuple with a property of a field's name": InEuros(500, "EUR"),
@@ -514,6 +554,11 @@ def test_a_subclass_of_a_container_is_stored_as_that_wherever_it_is() -> None:
             assert same(store.loads_typed(store.dumps_typed(each)), expected)
     found = store.loads_typed(store.dumps_typed(Location(Names([bytearray(b"a")]))))
     assert same(found, Location([bytearray(b"a")]))
+
+
+def test_an_object_with_another_method_than_its_class_is_refused() -> None:
+    with pytest.raises(UnstorableValue, match="Ordered would get the cost of its class back"):
+        OURS.dumps_typed([changed_after(Ordered(1, ""), cost=len)])
 
 
 def read(value: Any, *allow: Any) -> Any:
