@@ -1,4 +1,4 @@
-"""pydantic's URLs and DSNs, and its sizes in bytes.
+"""pydantic's URLs and DSNs, its sizes in bytes, and the zone of the times that it has read from text.
 
 A URL is not validated again: it was valid when it was stored, and its class may since have other rules.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pydantic import ByteSize, networks
-from pydantic_core import MultiHostUrl, Url
+from pydantic_core import MultiHostUrl, TzInfo, Url
 
 from langgraph_checkpoint_custom.encoding.extensions import SINGLE
 from langgraph_checkpoint_custom.encoding.leaves import Leaf, called
@@ -40,6 +40,7 @@ LEAVES = [
     Leaf(Url, SINGLE, "pydantic_core", "Url", str, _parsed(Url)),
     Leaf(MultiHostUrl, SINGLE, "pydantic_core", "MultiHostUrl", str, _parsed(MultiHostUrl)),
     called(ByteSize, SINGLE, "pydantic", int),
+    called(TzInfo, SINGLE, "pydantic_core", lambda zone: int(zone.utcoffset(None).total_seconds())),
     *(
         _url(cls, core)
         for base, core in _KINDS.items()
