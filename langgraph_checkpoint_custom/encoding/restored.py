@@ -14,6 +14,7 @@ import importlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
 from inspect import getattr_static
@@ -323,7 +324,8 @@ def _pydantic(cls: Any, stored: Any) -> Any:
         missing = ", ".join(sorted(map(str, stored.keys() - known)))
         raise changed(cls, f"it has no field {missing}")
     if _BY_NAME and issubclass(cls, pydantic.BaseModel):
-        return cls.model_validate(stored, by_alias=True, by_name=True)
+        with suppress(TypeError):  # The class has a method of its own without these arguments, as in SQLModel.
+            return cls.model_validate(stored, by_alias=True, by_name=True)
     return cls(**{_alias(cls, name): value for name, value in stored.items()})
 
 

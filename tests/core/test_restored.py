@@ -359,6 +359,14 @@ class Text(str):
     __slots__ = ()
 
 
+class Table(BaseModel):
+    a: int
+
+    @classmethod
+    def model_validate(cls, obj: Any, *, strict: bool | None = None) -> Table:  # type: ignore[override]
+        return super().model_validate(obj, strict=strict)
+
+
 class Outer:
     class Page(BaseModel, Generic[T]):
         items: list[T]
@@ -616,6 +624,12 @@ def test_fields_are_found_by_name_in_what_langgraph_has_written() -> None:
             assert (found.number, found.pair) == (16, (1, 2))
         else:
             assert found == value
+
+
+def test_a_model_with_a_validate_of_its_own_is_read_from_what_langgraph_has_written() -> None:
+    """As those of SQLModel, which does not take all of pydantic's arguments."""
+    value = Table(a=1)
+    assert same(OURS.loads_typed(JsonPlusSerializer().dumps_typed(value)), value)
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
