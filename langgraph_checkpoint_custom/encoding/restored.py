@@ -279,7 +279,7 @@ def _single(target: Any, stored: Any) -> Any:
 def _member(target: Any, stored: Any, name: str) -> Any:
     """A member of an enum by its value, as LangGraph finds it, or else by its name: NaN, for example, is not found."""
     try:
-        return _single(target, stored)
+        return target(stored)
     except ValueError:
         if name in target.__members__:
             return target[name]

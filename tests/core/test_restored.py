@@ -61,6 +61,7 @@ class Color(Enum):
     NOT = math.nan
     ALSO = (1, math.nan)
     LISTED = ["a"]  # noqa: RUF012 - a value that is not hashable
+    TWICE = ["b", 1]  # noqa: RUF012 - the same, as a list
 
 
 class Rights(Flag):
@@ -452,7 +453,7 @@ OBJECTS: dict[str, Any] = {
     "named tuple": Pair((1,), Pair(Color.RED)),
     "named tuple of its own mind": changed_after(Sorted(1, 2), note="n"),
     "named tuple with a property of a field's name": InEuros(500, "EUR"),
-    "not a number": [Color.NOT, Color.ALSO, Color.PAIR, Color.LISTED, Rights.READ | Rights.WRITE],
+    "not a number": [Color.NOT, Color.ALSO, Color.PAIR, Color.LISTED, Color.TWICE, Rights.READ | Rights.WRITE],
     "zones": [
         datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
         datetime(2024, 3, 31, 2, 30, tzinfo=BERLIN),
