@@ -95,7 +95,8 @@ def encode_checkpoint(
     ):
         type_, data = document
         if len(data) >= codec.seals_from or type_ != MSGPACK:
-            type_, data = codec.seal(type_, data, location_of_checkpoint(parent.checkpoint_ns, checkpoint["id"]))
+            checkpoint_id = text("checkpoint id", checkpoint["id"], MAX_ID)
+            type_, data = codec.seal(type_, data, location_of_checkpoint(parent.checkpoint_ns, checkpoint_id))
         inline = channel_texts(tuple(values))
         if "counters_since_delta_snapshot" not in merged:
             return Encoded(row_of(codec, parent, checkpoint, merged, (type_, data), inline, ()), claim)

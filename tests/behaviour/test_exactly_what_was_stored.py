@@ -9,6 +9,7 @@ from datetime import timedelta, timezone
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -17,11 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as np_st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Send
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, open_saver
-from tests.behaviour.helpers import Database, get, metadata, next_uuid, put
+from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, next_uuid, put
 from tests.core.test_leaves import RECORD, Plain
 from tests.core.test_restored import (
     Aliased,
@@ -179,3 +181,12 @@ async def test_the_error_of_a_task_is_stored_as_text(client: Client) -> None:
     where = await put(client, "1")
     await client.put_writes(where, [("__error__", ValueError("no"))], "task")
     assert (await get(client, where)).pending_writes == [("task", "__error__", "ValueError('no')")]
+
+
+def test_an_encrypted_checkpoint_whose_id_is_no_text(store: Store) -> None:
+    with store.open(serde=EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")) as saver:
+        for number, value in ((1, "small"), (2, ["large" * 10_000])):
+            made: Any = {**checkpoint("", {"a": value}), "id": UUID(int=number)}
+            where = saver.put(config(), made, metadata(), {"a": "1"})
+            assert where["configurable"]["checkpoint_id"] == str(UUID(int=number))
+            assert saver.get_tuple(where).checkpoint["channel_values"] == {"a": value}  # type: ignore[union-attr]
