@@ -192,6 +192,8 @@ class Decoder:
             raise self.corrupt(f"the stored metadata is a {type(metadata).__name__}, not a dict", "metadata", type_)
         if "thread_id" in metadata:
             stored = metadata["thread_id"]
+            if stored is not None and not (isinstance(stored, list) and len(stored) == 1):
+                raise self.corrupt("the thread_id in the stored metadata is not a list of one", "metadata", type_)
             metadata["thread_id"] = self._location[0] if stored is None else stored[0]
         return metadata
 

@@ -221,6 +221,8 @@ def _ordinary(
 def _add_blobs(d: SqlDialect, decoder: Decoder, head: Row, blobs: Blobs, document: Any) -> None:
     """Put the values of blobs into the document."""
     values, stated = document["channel_values"], document.get("channel_versions", {})
+    if not isinstance(stated, dict):
+        raise decoder.corrupt("the stored checkpoint has no channel_versions", "checkpoint", head[8])
     try:
         references = list(zip(d.names(head[_CHANNELS]), d.names(head[_CHANNELS + 1]), strict=True))
     except (ValueError, TypeError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import ormsgpack
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
@@ -147,9 +148,17 @@ async def test_an_overwritten_document_raises(client: Client, database: Database
 
 async def test_a_document_without_values_raises(client: Client, database: Database) -> None:
     await put_thread(client)
-    # {"v": 4}
-    database.run(f"UPDATE checkpoints SET checkpoint = :data WHERE {NEWEST}", data=b"\x81\xa1v\x04")
-    await expect(client, READS, channel="checkpoint", type="msgpack")
+    for document in ({"v": 4}, {"v": 4, "channel_values": {}, "channel_versions": 5}):
+        database.run(f"UPDATE checkpoints SET checkpoint = :data WHERE {NEWEST}", data=ormsgpack.packb(document))
+        await expect(client, READS, channel="checkpoint", type="msgpack")
+
+
+async def test_a_damaged_thread_id_in_the_metadata_raises(client: Client, database: Database) -> None:
+    await put_thread(client)
+    for stored in ([], 5, ["a", "b"]):
+        data = ormsgpack.packb({"thread_id": stored})
+        database.run(f"UPDATE checkpoints SET metadata = :data WHERE {NEWEST}", data=data)
+        await expect(client, READS, channel="metadata", type="msgpack")
 
 
 async def test_the_wrong_serializer_raises(store: Store, client: Client) -> None:
