@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from contextlib import suppress
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, NoReturn, get_args, get_type_hints
 
 from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
@@ -43,6 +43,7 @@ _BLOCKED = (
     "Blocked deserialization of %s.%s - not in allowed_msgpack_modules. Add to allowed_msgpack_modules to allow: "
     "[(%r, %r)]"
 )
+_BLOCKED_METHOD = "%s.%s is read as the text that was stored for it: LangGraph's serializer calls no method of (%r, %r)"
 # The attribute that marks a serializer made for `strict=True`: with it, a type that is not allowed is an error.
 _REFUSES = "_refuses_what_is_not_allowed"
 # Types that are allowed besides LangGraph's: their constructors only hold what they are given.
@@ -133,6 +134,18 @@ class Allowlist:
         if (module, name) not in ALWAYS_ALLOWED:
             self._check(module, name)
         return find(module, found_as or name)
+
+    def refuse_method(self, module: str, name: str, method: str) -> NoReturn:
+        """Refuse to call a method that LangGraph does not call either, such as that of a subclass of datetime.
+
+        Raises:
+            Blocked: LangGraph returns the stored data.
+            UnreadableValue: `strict` forbids it, or no method of LangGraph's is named.
+        """
+        if hasattr(self._serde, _REFUSES) or method != "fromisoformat":
+            raise UnreadableValue(f"calling {module}.{name}.{method} is never allowed")
+        _warn_once(_BLOCKED_METHOD, module, name)
+        raise Blocked
 
     def _check(self, module: str, name: str) -> None:
         allowed = allowed_classes(self._serde)

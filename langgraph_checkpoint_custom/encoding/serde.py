@@ -302,7 +302,7 @@ class ExactSerializer(SerializerProtocol):
         elif load is not None and method == CODEC and not (leaf := codec_of(load)):
             raise UnreadableValue(f"on_load names {load.__name__} for {module}.{name}, which has no registered codec")
         if leaf is None and (module, name, method) not in SAFE_METHODS:
-            raise UnreadableValue(f"calling {module}.{name}.{method} is never allowed")
+            self._allowlist.refuse_method(module, name, method)
         return leaf
 
     def _named(self, path: str) -> Any:

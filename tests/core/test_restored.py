@@ -368,6 +368,10 @@ class Table(BaseModel):
         return super().model_validate(obj, strict=strict)
 
 
+class Moment(datetime):
+    """A class as pandas' Timestamp."""
+
+
 class Outer:
     class Page(BaseModel, Generic[T]):
         items: list[T]
@@ -631,6 +635,14 @@ def test_a_model_with_a_validate_of_its_own_is_read_from_what_langgraph_has_writ
     """As those of SQLModel, which does not take all of pydantic's arguments."""
     value = Table(a=1)
     assert same(OURS.loads_typed(JsonPlusSerializer().dumps_typed(value)), value)
+
+
+def test_a_subclass_of_datetime_that_langgraph_has_written_is_text() -> None:
+    """LangGraph stores the name of a method, which it does not call."""
+    stored = JsonPlusSerializer().dumps_typed([Moment(2024, 5, 6)])
+    assert OURS.loads_typed(stored) == JsonPlusSerializer().loads_typed(stored) == ["2024-05-06T00:00:00"]
+    with pytest.raises(UnreadableValue, match=r"Moment\.fromisoformat is never allowed"):
+        exact_serializer(strict_serde(None, [Moment])).loads_typed(stored)
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
