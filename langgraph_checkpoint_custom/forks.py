@@ -36,10 +36,10 @@ def register_for_forks(what: Forked) -> None:
     _ALL[id(what)] = what
 
 
-def wait_for_fork() -> None:
-    """Wait until no fork is underway."""
+def wait_for_fork(what: Forked) -> None:
+    """Wait until no fork is underway that has closed this object; the fork waits for what it has not closed yet."""
     ends = time.monotonic() + FORK_TIMEOUT
-    while UNDERWAY and time.monotonic() < ends:
+    while what in UNDERWAY and time.monotonic() < ends:
         time.sleep(0.001)  # Polled: forks are rare, and after one, no code of ours has to run in the parent.
 
 

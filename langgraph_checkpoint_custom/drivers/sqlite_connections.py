@@ -334,7 +334,7 @@ class SqliteConnections:
     def _open_writer(self, operation: str) -> sqlite3.Connection:
         if self.closed:
             raise closed_error()
-        wait_for_fork()
+        wait_for_fork(self)
         self.reads.add(self)  # A fork that goes on without this call finds that the file is open.
         try:
             writer = self._retry(self._open, UNSETTLED, OPENINGS)

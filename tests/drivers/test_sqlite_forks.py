@@ -124,6 +124,37 @@ def test_a_fork_does_not_wait_for_a_call_that_does_not_end_and_the_child_refuses
     assert run(HEAD + UNENDING.replace("WHAT", repr(what)), path) == "0 [] 4"
 
 
+ANOTHER_SAVER = """
+from langgraph_checkpoint_custom import forks
+forks.FORK_TIMEOUT = 1_000
+other = SqliteSaver(path + ".other")
+driver = saver.backend.driver
+close = driver.before_fork
+
+def before_fork():
+    close()
+    storing = threading.Thread(target=put, args=(other, "meanwhile"), daemon=True)
+    storing.start()
+    storing.join(150)
+    failed.extend(["it waits"] * storing.is_alive())
+
+driver.before_fork = before_fork
+pid = os.fork()
+if pid == 0:
+    put(other, "child")
+    other.close()
+    os._exit(0)
+print(of_child(pid), failed, len(list(other.list(None))))
+saver.close()
+other.close()
+"""
+
+
+def test_a_saver_that_a_fork_has_not_closed_yet_does_not_wait_for_the_fork(path: Path) -> None:
+    """It would have its lock, for which the fork waits: both for five seconds, and then the child refuses the file."""
+    assert run(HEAD + ANOTHER_SAVER, path) == "0 [] 2"
+
+
 CALLERS = """
 import aiosqlite, asyncio
 mine = MINE
