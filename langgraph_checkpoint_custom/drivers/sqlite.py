@@ -76,7 +76,7 @@ class SqliteDriver:
         """Create or migrate the tables now, as the first operation does; if they are current, nothing is locked."""
         if self._read_only:
             raise read_only_error(op.name)
-        self._connections.writing(op.name, time.monotonic(), lambda writer: None)
+        self._connections.writing(op.name, time.monotonic(), self._connections.migrate)
 
     async def asetup(self, op: Operation[None]) -> None:
         """Async version of `setup`."""

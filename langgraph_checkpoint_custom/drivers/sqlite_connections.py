@@ -396,15 +396,19 @@ class SqliteConnections:
         connection.execute("PRAGMA user_version").fetchall()  # A read releases the lock.
         return connection
 
+    def migrate(self, connection: sqlite3.Connection) -> None:
+        """Create or migrate the tables, unless they are current."""
+        if not self._is_current(connection):
+            if not self._in_memory and not self._of_caller:
+                _give_back_pages(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            drive(self._setup, partial(reply, connection))
+            connection.execute("COMMIT")
+
     def _set_up(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         """Migrate the file. Its journal mode is set after that, because the file may be another program's."""
         try:
-            if not self._is_current(connection):
-                if not self._in_memory and not self._of_caller:
-                    _give_back_pages(connection)
-                connection.execute("BEGIN IMMEDIATE")
-                drive(self._setup, partial(reply, connection))
-                connection.execute("COMMIT")
+            self.migrate(connection)
             if not self._in_memory and not self.read_only:
                 self._set_journal_mode(connection)
         except BaseException:

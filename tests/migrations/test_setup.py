@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from contextlib import ExitStack
+import sqlite3
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,17 @@ from langgraph_checkpoint_custom import (
     SchemaMissing,
     SchemaOutdated,
     SchemaTooNew,
+    SqliteSaver,
     open_saver,
 )
 from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.migrations import load_migrations
 from tests.behaviour.helpers import Database
+from tests.conftest import APIS
 from tests.crash.processes import Process
 from tests.crash.programs import set_up
 from tests.migrations.test_searchable import KEYS
-from tests.stores import Store
+from tests.stores import Client, Store
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,6 +93,25 @@ def test_dropped_tables_are_reported_as_missing(own_postgres_url: str) -> None:
             connection.execute("DROP SCHEMA langgraph_checkpoint CASCADE")
         with pytest.raises(SchemaMissing, match=r"run setup\(\)"):
             saver.get_tuple(generate_config("t"))
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_setup_makes_the_tables_again_that_were_dropped_from_an_open_file(tmp_path: Path, api: str) -> None:
+    path = tmp_path / "new.db"
+    arguments: Any = (generate_config("t"), generate_checkpoint(), generate_metadata(), {})
+    async with SqliteSaver(path) as saver:
+        client = Client(saver, api)
+        await client.put(*arguments)
+        with closing(sqlite3.connect(path)) as file, file:
+            for kind, name in file.execute(
+                "SELECT type, name FROM sqlite_schema WHERE sql LIKE 'CREATE _%'"
+            ).fetchall():
+                file.execute(f"DROP {kind} IF EXISTS {name}")
+        with pytest.raises(SchemaMissing, match=r"run setup\(\)"):
+            await client.put(*arguments)
+        await client.do("setup")
+        await client.put(*arguments)
+        assert len(await client.all(generate_config("t"))) == 1
 
 
 @pytest.mark.parametrize("schema", ["Other", 'sp ace"quote', "per%cent", "it's", "select", "ümlaut"])
