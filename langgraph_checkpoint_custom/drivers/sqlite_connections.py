@@ -129,6 +129,9 @@ class SqliteConnections:
             # Deleting the journal is the commit. With FULL, a power cut could bring the journal back.
             self._synchronous = "EXTRA"
         self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
+        # Whether SQLite waits for other processes, and not the call: in other modes than WAL, a commit that waits for
+        # reads would have to begin again. On Python 3.10, nobody learns why a statement fails.
+        self._sqlite_waits = not self._in_memory and (self.shared or sys.version_info < (3, 11))
         self._location: tuple[int, int] | None = None  # Of the file, once it is open.
         self._good_until = -math.inf  # Calls that begin before that use the writer without a look at anything.
         # Guards the writer, and closing. It can only be released by its owner, so an interrupted fork can release it.
@@ -154,12 +157,17 @@ class SqliteConnections:
             self.owner = owner
             writer = self.writer
             try:
-                if writer is None or writer.in_transaction or since >= self._good_until:
+                if (
+                    writer is None
+                    or writer.in_transaction
+                    or since >= self._good_until
+                    or (self._sqlite_waits and time.monotonic() >= since + LOOK)  # It has waited for the lock.
+                ):
                     writer = self._writer(operation, since)
                 try:
                     return work(writer, *args)
                 except sqlite3.OperationalError as error:
-                    if code_of(error) not in BUSY:
+                    if code_of(error) not in BUSY or time.monotonic() > since + self._busy_timeout:
                         raise
                 return self._retry(partial(_again, writer, work, *args), BUSY, since=since, pause=0)
             except sqlite3.Error as error:
@@ -236,6 +244,9 @@ class SqliteConnections:
         writer = self.writer or self._open_writer(operation)
         if writer.in_transaction:  # An interrupt has left it open.
             writer.rollback()
+        if self._sqlite_waits:
+            left = max(IMPATIENCE, int((since + self._busy_timeout - time.monotonic()) * 1000))
+            writer.execute(f"PRAGMA busy_timeout = {min(left, int(self._busy_timeout * 1000))}")
         self._good_until = since + LOOK
         return writer
 
@@ -339,7 +350,7 @@ class SqliteConnections:
         try:
             writer = self._retry(self._open, UNSETTLED, OPENINGS)
             self._location = None if self._in_memory else _location(self.path)
-            if not self.shared and sys.version_info >= (3, 11):  # Before, nobody learns why a statement fails.
+            if not (self.shared or self._sqlite_waits):
                 writer.execute(f"PRAGMA busy_timeout = {min(IMPATIENCE, int(self._busy_timeout * 1000))}")
             self.writer = writer
         finally:

@@ -188,10 +188,22 @@ async def test_many_calls_wait_for_another_process_together(
         assert len(set(map(id, outcomes))) == 40  # Each call has its own error, with its own traceback.
         assert {getattr(each, "operation", None) for each in outcomes} == {"put"}
         await put("later").run(saver)
-    with SqliteSaver(path, busy_timeout=1_000_000) as saver, locked(path):
-        long_ago = SimpleNamespace(monotonic=lambda: time.monotonic() - 2_000_000)
-        monkeypatch.setattr("langgraph_checkpoint_custom.drivers.sqlite.time", long_ago)
-        assert isinstance(put("long ago").run_here(saver), Contention)
+
+
+@needs_error_codes
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+def test_a_call_that_waited_behind_others_does_not_wait_as_long_again_for_another_process(
+    path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any
+) -> None:
+    with (
+        ThreadPoolExecutor(1) as worker,
+        SqliteSaver(path, busy_timeout=1_000_000, journal_mode=mode) as saver,
+    ):
+        saver.setup()
+        with locked(path):
+            long_ago = SimpleNamespace(monotonic=lambda: time.monotonic() - 2_000_000)
+            monkeypatch.setattr("langgraph_checkpoint_custom.drivers.sqlite.time", long_ago)
+            assert isinstance(worker.submit(put("long ago").run_here, saver).result(150), Contention)
 
 
 async def test_a_cancelled_task_does_not_affect_its_batch(saver: TracedSaver, path: Path) -> None:
