@@ -7,6 +7,7 @@ exists only on the connection that created it, so all calls use that one, one af
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
@@ -51,7 +52,9 @@ class CallersConnection:
                     "the connection returns text as something other than str; leave its text_factory unchanged, or "
                     "pass the path of the file"
                 )
-            self.path = paths["main"]
+            path = paths["main"]
+            # What `deserialize` has read, and a database of SQLite's VFS "memdb", has a name, but is in memory.
+            self.path = path if os.path.isabs(path) and os.path.exists(path) else ""
             if not self.path and isinstance(given, sqlite3.Connection):
                 _on_another_thread(given.cursor)
         except sqlite3.ProgrammingError as error:

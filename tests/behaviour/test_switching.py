@@ -212,6 +212,36 @@ def test_sqlite_saver_on_a_connection_to_memory(name: str, row_factory: Any, opt
     conn.close()
 
 
+def deserialized(data: bytes) -> sqlite3.Connection:
+    conn = sqlite3.connect(":memory:", check_same_thread=False)
+    conn.deserialize(data)  # type: ignore[attr-defined]  # Python 3.10 has none.
+    return conn
+
+
+def shared_by_name(data: bytes) -> sqlite3.Connection:
+    conn = sqlite3.connect(f"file:{Path.cwd()}/shared.db?vfs=memdb", uri=True, check_same_thread=False)
+    with closing(deserialized(data)) as source:
+        source.backup(conn)
+    return conn
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 knows deserialize since Python 3.11")
+@pytest.mark.parametrize("connect", [deserialized, shared_by_name])
+def test_a_database_in_memory_that_has_a_name_is_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connect: Callable[[bytes], sqlite3.Connection]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as first:
+        play(SqliteSaver(first))
+        data = first.serialize()  # type: ignore[attr-defined]
+    with closing(connect(data)) as conn:
+        saver = SqliteSaver(conn)
+        assert builder.compile(checkpointer=saver).get_state(THREAD).values == {"number": 2}
+        play(saver)
+        assert conn.execute("SELECT count(*) FROM checkpoints").fetchone() == (6,)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_callers_transaction_on_a_memory_database_stays_open() -> None:
     conn = sqlite3.connect(":memory:", check_same_thread=False)
     saver = SqliteSaver(conn)
