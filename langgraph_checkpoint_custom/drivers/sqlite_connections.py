@@ -467,7 +467,7 @@ class SqliteConnections:
                 raise
             return False
         finally:
-            connection.execute("ROLLBACK")
+            connection.rollback()  # SQLite has already done so after an error of the disk.
         return True
 
     def _retry(

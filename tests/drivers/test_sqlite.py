@@ -148,10 +148,12 @@ class Unsettled(sqlite3.Connection):
     """A file that cannot be read for a moment, while others open it."""
 
     failures = 0
+    where = ""
 
     def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
-        if sql == "PRAGMA journal_mode" and Unsettled.failures:
+        if Unsettled.where in sql and Unsettled.failures:
             Unsettled.failures -= 1
+            self.rollback()  # As SQLite does.
             error = sqlite3.OperationalError("disk I/O error")
             fields = {"sqlite_errorcode": 522, "sqlite_errorname": "SQLITE_IOERR_SHORT_READ"}
             vars(error).update(fields)
@@ -161,12 +163,14 @@ class Unsettled(sqlite3.Connection):
 
 @needs_error_codes
 @pytest.mark.parametrize("failures", [2, 1000])
+@pytest.mark.parametrize("where", ["PRAGMA journal_mode", "sqlite_schema"])
 def test_a_temporary_disk_error_while_a_file_is_opened_is_retried(
-    path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+    path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, where: str
 ) -> None:
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, **{**kwargs, "factory": Unsettled}))
     monkeypatch.setattr(Unsettled, "failures", failures)
+    monkeypatch.setattr(Unsettled, "where", where)
     with SqliteSaver(path) as saver:
         if failures == 2:
             put(saver, "t")
