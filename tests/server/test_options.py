@@ -44,6 +44,13 @@ async def test_without_a_url_the_database_is_a_file_next_to_the_app(
         assert not (tmp_path / "checkpoints.db-wal").exists()
 
 
+async def test_a_path_in_place_of_a_url_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, CHECKPOINT_URL="mine.db", CHECKPOINT_BUSY_TIMEOUT="2.5")
+    async with checkpointer() as saver:
+        assert isinstance(saver, SqliteSaver)
+        assert (tmp_path / "mine.db").exists()
+
+
 async def test_the_options_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     say(
         monkeypatch,
@@ -105,6 +112,10 @@ async def test_the_options_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> Non
         ({**PG, "CHECKPOINT_SYNCHRONOUS": "OFF"}, "CHECKPOINT_SYNCHRONOUS is for SQLite, but CHECKPOINT_URL names"),
         ({"CHECKPOINT_URL": "a.db", "CHECKPOINT_SCHEMA": "mine"}, "for PostgreSQL, but CHECKPOINT_URL names another"),
         ({"CHECKPOINT_SCHEMA": "mine"}, "CHECKPOINT_SCHEMA is for PostgreSQL, but CHECKPOINT_URL is not set, which"),
+        (
+            {"CHECKPOINT_URL": "mine.db", "CHECKPOINT_SCHEMA": "mine"},
+            "CHECKPOINT_SCHEMA is for PostgreSQL, but CHECKPOINT_URL names another database",
+        ),
         ({"CHECKPOINT_URL": "mysql://me:s3cret@host/db"}, "no database is known for a URL that starts with 'mysql'"),
         (
             {"CHECKPOINT_CONCURRENT_WRITERS": "maybe"},
