@@ -166,7 +166,7 @@ class SchemaTooNew(SchemaError):
 
 
 class SchemaForeign(SchemaError):
-    """The database has a `checkpoints` table of another program."""
+    """The database has a table of another program with the name of one of ours, such as `checkpoints`."""
 
 
 class StorageError(CheckpointError):

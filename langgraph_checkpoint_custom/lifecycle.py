@@ -178,7 +178,7 @@ class Lifecycle(ABC):
 
         Raises:
             SchemaTooNew: The tables need a newer version of this package.
-            SchemaForeign: The database has a `checkpoints` table of another program.
+            SchemaForeign: The database has a table of another program with the name of one of ours.
         """
         self._set_up(searchable)
 

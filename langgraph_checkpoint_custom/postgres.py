@@ -134,7 +134,7 @@ class PostgresSaver(CheckpointSaver):
         Raises:
             ConfigError: The tables exist and are not distributed.
             SchemaTooNew: The tables need a newer version of this package.
-            SchemaForeign: The schema has a `checkpoints` table of another program.
+            SchemaForeign: The schema has a table of another program with the name of one of ours.
         """
         self._set_up(searchable, distribute)
 

@@ -34,7 +34,14 @@ def writes_of_another_program(path: Path) -> None:
         connection.commit()
 
 
-@pytest.mark.parametrize("owner", [official, of_another_program, writes_of_another_program])
+def threads_of_another_program(path: Path) -> None:
+    """Of an application that keeps its own tables in the file of its checkpoints; names ignore case on SQLite."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE Threads (title TEXT)")
+        connection.commit()
+
+
+@pytest.mark.parametrize("owner", [official, of_another_program, writes_of_another_program, threads_of_another_program])
 async def test_the_file_is_refused_and_unchanged(tmp_path: Path, api: str, owner: object) -> None:
     path = tmp_path / "theirs.db"
     owner(path)  # type: ignore[operator]

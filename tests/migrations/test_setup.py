@@ -176,6 +176,13 @@ def test_the_official_postgres_savers_tables_can_be_in_the_same_database(own_pos
             saver.get_tuple(generate_config("t"))
 
 
+def test_a_schema_with_a_table_of_another_program_is_refused(own_postgres_url: str) -> None:
+    with psycopg.connect(own_postgres_url) as connection:
+        connection.execute("CREATE SCHEMA app; CREATE TABLE app.threads (title text)")
+    with open_saver(own_postgres_url, schema="app") as saver, pytest.raises(SchemaForeign, match="a table 'threads'"):
+        saver.setup()
+
+
 @pytest.mark.parametrize(
     ("schema", "command"),
     [

@@ -22,7 +22,10 @@ SELECT
     ),
     (
         SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = %(schema)s AND c.relname IN ('checkpoints', 'blobs', 'writes') ORDER BY 1 LIMIT 1
+        WHERE n.nspname = %(schema)s AND c.relname IN (
+            'checkpoints', 'blobs', 'writes', 'labels', 'threads', 'sweeps', 'claims', 'moves'
+        )
+        ORDER BY 1 LIMIT 1
     ),
     -- Citus gives each table that it distributes this trigger, on all servers.
     (

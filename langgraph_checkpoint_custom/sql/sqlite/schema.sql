@@ -14,7 +14,9 @@ SELECT
     true,
     EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'langgraph_checkpoint_migrations'),
     (
-        SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('checkpoints', 'blobs', 'writes')
+        SELECT name FROM sqlite_schema WHERE type = 'table' AND lower(name) IN (
+            'checkpoints', 'blobs', 'writes', 'labels', 'threads', 'sweeps', 'claims', 'moves'
+        )
         ORDER BY 1 LIMIT 1
     ),
     NULL
