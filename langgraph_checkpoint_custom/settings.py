@@ -48,7 +48,7 @@ def open_saver(url: str, **options: Unpack[Options]) -> CheckpointSaver:
             raise ConfigError(
                 "a sqlite:/// URL has no options; give them to open_saver, and write %3F for a question mark"
             )
-        return SqliteSaver(unquote(rest[3:]) or ":memory:", **options)  # type: ignore[misc]  # It raises for others.
+        return SqliteSaver(unquote(rest[3:]), **options)  # type: ignore[misc]  # It raises for others.
     if scheme.partition("+")[0] in ("postgresql", "postgres"):
         from langgraph_checkpoint_custom.postgres import PostgresSaver
 

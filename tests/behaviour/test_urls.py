@@ -69,6 +69,7 @@ def test_the_error_about_a_sqlalchemy_url_says_what_to_write(scheme: str) -> Non
         ":memory:",
         "sqlite:",
         "sqlite://",
+        "sqlite:///",
         "sqlite:a.db",
         "sqlite:/a.db",
         "sqlite://a.db",
@@ -81,7 +82,7 @@ def test_the_error_about_a_sqlalchemy_url_says_what_to_write(scheme: str) -> Non
 )
 def test_other_urls_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"sqlite:///|postgresql://|connection string"):
+    with pytest.raises(ConfigError, match=r"sqlite:///|postgresql://|connection string|the path .* is empty"):
         open_saver(url)
     assert list(tmp_path.iterdir()) == []
 
