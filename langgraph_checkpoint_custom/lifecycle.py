@@ -222,7 +222,10 @@ class Lifecycle(ABC):
         if self._is_of_tenant:
             return
         if self._sweeper:
-            await asyncio.to_thread(self._sweeper.stop)
+            try:
+                await asyncio.to_thread(self._sweeper.stop)
+            except RuntimeError:  # The process or the loop is ending, so no OS thread starts any more.
+                self._sweeper.stop()
         await self._driver.aclose()
 
     def stats(self) -> Mapping[str, Any]:

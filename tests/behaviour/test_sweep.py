@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import closing
 from copy import copy
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -19,6 +20,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import (
     CheckpointSaver,
+    ClosedError,
     ConfigError,
     CorruptCheckpoint,
     OperationEvent,
@@ -253,6 +255,18 @@ def test_automatic_sweeps_cover_all_tenants_and_only_one_runs_at_a_time(store: S
             wait_until_swept(lambda: not any(ids(each, "t") for each in both))
         assert sweepers() <= before
         assert saver.sweep(keep).threads == 0
+
+
+def test_an_ending_loop_without_workers_closes_a_saver_that_sweeps(store: Store) -> None:
+    before = sweepers()
+    saver = store.open(retention=Retention(older_than=DAY))
+    with closing(asyncio.new_event_loop()) as loop:
+        assert loop.run_until_complete(saver.aget_tuple(config())) is None
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.run_until_complete(saver.aclose())
+    with pytest.raises(ClosedError):
+        saver.get_tuple(config())
+    wait_until_swept(lambda: sweepers() <= before)
 
 
 def test_only_one_process_sweeps_at_a_time(store: Store) -> None:
