@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
+from contextlib import suppress
 from typing import Protocol
 
 # Seconds that a fork waits for the calls of an object, and a call for a fork. A small call takes less than a hundredth.
@@ -41,6 +42,8 @@ def wait_for_fork(what: Forked) -> None:
     ends = time.monotonic() + FORK_TIMEOUT
     while what in UNDERWAY and time.monotonic() < ends:
         time.sleep(0.001)  # Polled: forks are rare, and after one, no code of ours has to run in the parent.
+    with suppress(ValueError):
+        UNDERWAY.remove(what)  # A fork that takes longer finds that it is in use.
 
 
 def _before() -> None:
@@ -56,5 +59,5 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     # A built-in method ends the wait: no interrupt comes in the middle of it.
-    os.register_at_fork(before=_before, after_in_parent=UNDERWAY.clear, after_in_child=UNDERWAY.clear)
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(before=_before, after_in_parent=UNDERWAY.clear, after_in_child=_in_child)
+    os.register_at_fork(after_in_child=UNDERWAY.clear)

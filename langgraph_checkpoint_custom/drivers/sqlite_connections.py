@@ -240,6 +240,7 @@ class SqliteConnections:
 
     def _writer(self, operation: str, since: float) -> sqlite3.Connection:
         """Return the writer, with current tables and no transaction; the caller has the lock."""
+        wait_for_fork(self)
         self._check_location(operation)
         writer = self.writer or self._open_writer(operation)
         if writer.in_transaction:  # An interrupt has left it open.
@@ -297,15 +298,19 @@ class SqliteConnections:
     def before_fork(self) -> None:
         """Close the file: SQLite's locks belong to a process and do not survive a fork.
 
+        A store in memory is copied when no call is inside SQLite: nobody would release SQLite's own locks in the child.
         What cannot be closed in time, or because this OS thread is using it, is refused in the child.
         """
         ends, owner = time.monotonic() + FORK_TIMEOUT, threading.get_ident()
-        if self._in_memory or self.owner == owner:
+        if self._given or self.owner == owner:
             return
         try:
             if self._lock.acquire(timeout=FORK_TIMEOUT):
                 self.owner = owner
-                UNDERWAY.append(self)  # Who takes the lock now waits for the end of the fork before it opens the file.
+                UNDERWAY.append(self)  # Who takes the lock now waits for the end of the fork.
+                self._good_until = -math.inf
+                if self._in_memory:
+                    return
                 self._close()
                 while self.reads and time.monotonic() < ends:
                     time.sleep(0.001)  # Polled: forks are rare, and each read would pay for announcing its end.
@@ -320,10 +325,11 @@ class SqliteConnections:
 
     def after_fork(self) -> None:
         """Start over in the child, which opens the file again when it is needed."""
+        is_open = self.writer or self.idle or self.reads
+        is_copy = self._in_memory and (self in UNDERWAY or self.owner in (0, threading.get_ident()))
         self._lock = threading.RLock()  # An OS thread that does not exist here may have it.
         self.owner = 0
-        is_open = self.writer or self.idle or self.reads
-        if self._of_caller or (is_open and not self._in_memory):  # The caller's connection is open in the child, too.
+        if self._of_caller or (is_open and not is_copy):  # The caller's connection is open in the child, too.
             _OF_PARENT.append((self.writer, self.idle))
             self.writer, self.idle = None, []
             self._of_parent = True
@@ -345,7 +351,6 @@ class SqliteConnections:
     def _open_writer(self, operation: str) -> sqlite3.Connection:
         if self.closed:
             raise closed_error()
-        wait_for_fork(self)
         self.reads.add(self)  # A fork that goes on without this call finds that the file is open.
         try:
             writer = self._retry(self._open, UNSETTLED, OPENINGS)

@@ -155,6 +155,52 @@ def test_a_saver_that_a_fork_has_not_closed_yet_does_not_wait_for_the_fork(path:
     assert run(HEAD + ANOTHER_SAVER, path) == "0 [] 2"
 
 
+MEMORY = """
+from langgraph_checkpoint_custom.drivers import sqlite_connections
+from langgraph_checkpoint_custom.engine.operation import Operation, RoundTrip, Statement
+sqlite_connections.FORK_TIMEOUT = 0.2 if UNENDING else 150
+saver.close()
+saver = SqliteSaver(":memory:")
+put(saver, "before")
+begun, go_on = threading.Event(), threading.Event()
+many = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 3000000) SELECT count(*) FROM n"
+
+def steps():
+    begun.set()
+    yield RoundTrip([Statement("count", many, {})])
+    while UNENDING and not go_on.wait(1):
+        pass
+
+running = threading.Thread(target=saver.backend.driver.run, args=[Operation("test", "write", steps)])
+running.start()
+begun.wait()
+threading.Event().wait(0.05)  # Time for the statement to begin.
+pid = os.fork()
+if pid == 0:
+    signal.alarm(150)  # The end of a child that waits for the lock of an OS thread that it does not have.
+    try:
+        put(saver, "child")
+    except ConfigError as error:
+        assert "this process was forked" in str(error)
+        os._exit(9)
+    os._exit(len(list(saver.list(None))))
+code = of_child(pid)
+go_on.set()
+running.join()
+put(saver, "parent")
+print(code, failed, len(list(saver.list(None))))
+saver.close()
+"""
+
+
+@pytest.mark.parametrize(("unending", "code"), [(False, 2), (True, 9)])
+def test_a_child_has_a_copy_of_a_store_in_memory_unless_a_call_does_not_end(
+    path: Path, unending: bool, code: int
+) -> None:
+    """Forked while another OS thread was inside SQLite, the child would wait for a lock of SQLite's for ever."""
+    assert run(HEAD + MEMORY.replace("UNENDING", str(unending)), path) == f"{code} [] 2"
+
+
 CALLERS = """
 import aiosqlite, asyncio
 mine = MINE
