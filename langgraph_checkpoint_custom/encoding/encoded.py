@@ -23,6 +23,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langgraph_checkpoint_custom.encoding.chunks import NO_BLOBS, KnownBlobs, KnownValue, cut
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
 from langgraph_checkpoint_custom.encoding.objects import is_unicode
+from langgraph_checkpoint_custom.encoding.raw import Raw
 from langgraph_checkpoint_custom.encoding.rows import PlacedRow, deltas_of, fail, row_of, seal_rows, version_keys
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, PICKLE
 from langgraph_checkpoint_custom.encoding.values import CHUNKED, TypedBytes, ValueCodec
@@ -48,7 +49,7 @@ FEW = 16
 # The largest text or bytes that are part of the document with any serializer, in characters or bytes.
 INLINE_BYTES = 256
 # Types of values that may be a blob in a small document, too; see `is_always_blob`.
-SPECIAL = frozenset({DeltaSnapshot, bytearray, set, tuple})
+SPECIAL = frozenset({DeltaSnapshot, Raw, bytearray, set, tuple})
 
 
 def is_short(value: Any) -> bool:
@@ -66,7 +67,7 @@ def is_always_blob(channel: str, value: Any) -> bool:
 
     LangGraph leaves a delta snapshot out of later checkpoints, so it is found by its version. It changes the set of a
     join in place, and may do so before it calls `put` for the step that came before. A bytearray would come back as
-    bytes.
+    bytes. A value that was not decoded has a type of its own, such as pickle.
     """
     kind = type(value)
     if kind is set or kind is tuple:

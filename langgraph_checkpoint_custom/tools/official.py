@@ -22,6 +22,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
+from langgraph_checkpoint_custom.encoding.raw import Raw
 from langgraph_checkpoint_custom.encoding.objects import is_unicode
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaForeign, StorageError
 from langgraph_checkpoint_custom.tools.foreign import (
@@ -262,9 +263,20 @@ class OfficialSqlite(OfficialStore):
             (*one.key, one.parent_id, *self._serde.dumps_typed(one.checkpoint), metadata),
         )
 
+                if type(document) is Raw:
+                    raise CheckpointError(
+                        f"checkpoint {place[1]!r} is stored as {document.type}, which cannot be read without its "
+                        "classes; copy_from copies the thread"
+                    )
 
 def _setup_sqlite(path: str) -> bool:
     """Create or upgrade the tables as the official saver does; return whether there were none."""
+        for channel, value in one.checkpoint["channel_values"].items():
+            if type(value) is Raw:
+                raise CheckpointError(
+                    f"the value of channel {channel!r} is stored as {value.type}, and LangGraph's tables have one type "
+                    "for all values of a checkpoint"
+                )
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver as Official
     except ImportError as error:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 
-from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, ConfigError
+from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, ConfigError, SchemaForeign, StorageError
 from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
 from langgraph_checkpoint_custom.tools.migration import READ, MoveReport, migrate, migrate_back
 from langgraph_checkpoint_custom.tools.own import OwnThreads
@@ -245,3 +248,14 @@ def test_a_thread_that_was_copied_here_because_it_went_on_is_copied_back_as_well
         last = {each: graph_of(theirs).get_state(config(each)).values["log"][-1] for each in found}
         assert last == {"t": "slow: theirs", "t-custom": "slow: ours"}  # "t-official" was "t", and is not moved.
         assert {one.thread_id for one in saver.threads()} == {"t", "t-official"}
+
+
+def test_a_value_of_another_type_does_not_go_to_sqlite(tmp_path: Path, store: Store) -> None:
+    """There a checkpoint is one value of one type."""
+    serde = JsonPlusSerializer(pickle_fallback=True)
+    with store.open(serde=serde) as saver:
+        step(saver, "t", None, a=Random(1), b=["x" * 20_000])
+        step(saver, "u", None, a=1)
+        moved = migrate_back(saver, f"sqlite:///{tmp_path / 'official.db'}")
+    assert (moved.checkpoints, list(moved.problems)) == (1, ["t"])
+    assert "stored as pickle" in moved.problems["t"]

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import sqlite3
 import sys
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, make_dataclass
 from enum import Enum
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import psycopg
 import pytest
+from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel, create_model
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, SchemaForeign
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, SchemaForeign, StorageError
 from langgraph_checkpoint_custom.tools.foreign import PAGE
-from langgraph_checkpoint_custom.tools.migration import migrate
-from langgraph_checkpoint_custom.tools.official import open_official
+from langgraph_checkpoint_custom.tools.migration import copy_from, migrate, migrate_back
+from langgraph_checkpoint_custom.tools.official import OfficialPostgres, open_official
 from tests.behaviour.helpers import Database
+from tests.faults.bouncer import bounced
 from tests.golden.content import VALUES
 from tests.moving.official import Official, config, everything, plain, play, step
 from tests.stores import Store
@@ -243,3 +248,33 @@ def test_another_database_is_refused(store: Store, saver: CheckpointSaver) -> No
         migrate(store.url, saver)
     with pytest.raises(ConfigError, match="sqlite:///"):
         migrate("redis://localhost", saver)
+
+
+@pytest.mark.parametrize("kind", ["json", "pickle"])
+def test_values_of_other_types_than_msgpack_are_the_same(empty_postgres_url: str, store: Store, kind: str) -> None:
+    """As earlier releases of LangGraph's savers, those for JavaScript, and `pickle_fallback` have stored them."""
+    official, serde = Official("postgres", empty_postgres_url), JsonPlusSerializer(pickle_fallback=True)
+    with official.open(serde) as source:
+        step(source, "t", None, a={"b": [1]}, c=2)
+        data = pickle.dumps({"b": [1]}) if kind == "pickle" else b'{"b":[1]}'
+        with psycopg.connect(official.url) as server:
+            server.execute("UPDATE checkpoint_blobs SET type = %s, blob = %s", [kind, data])
+        with store.open(serde=serde) as saver:
+            assert migrate(official.url, saver).problems == {}
+            assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
+            assert migrate_back(saver, official.url).problems == {}
+
+
+def test_a_document_that_only_its_classes_can_read_is_a_problem(tmp_path: Path, saver: CheckpointSaver) -> None:
+    """As an earlier release of LangGraph's saver for SQLite has stored them."""
+    official = Official("sqlite", f"sqlite:///{tmp_path / 'official.db'}")
+    with official.open() as source:
+        step(source, "t", None, a=[1])
+        (found,) = everything(source)
+        with closing(sqlite3.connect(tmp_path / "official.db")) as file, file:
+            file.execute(
+                "UPDATE checkpoints SET type = 'json', checkpoint = ?", [json.dumps(found.checkpoint).encode()]
+            )
+        assert "stored as json" in migrate(official.url, saver).problems["t"]
+        assert copy_from(source, saver).checkpoints == 1
+        assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
