@@ -331,7 +331,7 @@ class _Import:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None or issubclass(kind, BrokenExport):
+        if kind is None or issubclass(kind, (BrokenExport, CheckpointNotFound)):
             self._store()
         for read in self._batch:
             read.spool.close()

@@ -17,7 +17,14 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, PostgresSaver, open_saver
+from langgraph_checkpoint_custom import (
+    CheckpointNotFound,
+    CheckpointSaver,
+    ConfigError,
+    OperationEvent,
+    PostgresSaver,
+    open_saver,
+)
 from langgraph_checkpoint_custom.operations import export_rows as exporting
 from langgraph_checkpoint_custom.tools import exchange
 from langgraph_checkpoint_custom.tools.exchange import (
@@ -576,3 +583,12 @@ def test_a_thread_with_other_rows_in_the_target_is_not_changed(
         done = import_file(other, tmp_path / "second.zst")
         assert (done.threads, sorted(done.problems)) == (0, ["asked", "pruned"])
         assert plain(other) == before
+
+
+def test_named_threads_are_stored_although_the_file_lacks_another(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
+) -> None:
+    path = exported(saver, 3, tmp_path)
+    with pytest.raises(CheckpointNotFound, match="has no thread 'x'"):
+        import_file(other, path, threads=["t0", "t2", "x"])
+    assert sorted(thread.thread_id for thread in other.threads()) == ["t0", "t2"]
