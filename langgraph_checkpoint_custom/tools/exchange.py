@@ -208,6 +208,8 @@ def import_file(
                 return done
             seen += 1
             tenant = what.get("tenant") or ""
+                if next(lines, None) is not None:
+                    raise BrokenExport(f"{path} goes on after the end of an export; import each export by itself")
             try:
                 thread_id = thread_text(what.get("thread"))
                 own = saver.for_tenant(tenant) if tenant else saver

@@ -592,3 +592,12 @@ def test_named_threads_are_stored_although_the_file_lacks_another(
     with pytest.raises(CheckpointNotFound, match="has no thread 'x'"):
         import_file(other, path, threads=["t0", "t2", "x"])
     assert sorted(thread.thread_id for thread in other.threads()) == ["t0", "t2"]
+
+
+def test_joined_exports_are_not_imported_in_part(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
+) -> None:
+    one = exported(saver, 1, tmp_path).read_bytes()
+    (tmp_path / "joined.zst").write_bytes(one + one)
+    with pytest.raises(BrokenExport, match="goes on after the end"):
+        import_file(other, tmp_path / "joined.zst")
