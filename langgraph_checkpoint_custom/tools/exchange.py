@@ -119,7 +119,7 @@ def export_file(
         What was written.
 
     Raises:
-        ConfigError: The file exists.
+        ConfigError: The file exists, or another export to it has begun meanwhile.
         CheckpointNotFound: One of `threads` does not exist.
     """
     flag("tenants", tenants)
@@ -129,11 +129,14 @@ def export_file(
     done = ExchangeReport()
     found = _threads(saver, tenants, threads)
     part = path.with_name(f"{path.name}.part")
+    # Of an export that was killed. One that still runs notices at its end that its file is gone.
+    part.unlink(missing_ok=True)
     with (
-        part.open("wb") as out,
+        part.open("xb") as out,
         ZstdCompressor(level=LEVEL).stream_writer(out, closefd=False) as packed,
         SpooledTemporaryFile(SPOOL) as spool,
     ):
+        made = os.fstat(out.fileno())
         packed.write(_line({FORMAT: VERSION}))
         for own, thread_id, lines in found:
             end = _write_thread(own, thread_id, lines, spool)
@@ -149,6 +152,8 @@ def export_file(
             done.rows += end["rows"]
             progress(done.threads)
         packed.write(_line({"threads": done.threads}))
+    if not part.exists() or not os.path.samestat(part.stat(), made):
+        raise ConfigError(f"another export to {path} has begun meanwhile; this one was given up")
     with part.open("rb") as file:
         os.fsync(file.fileno())
     part.rename(path)
@@ -203,13 +208,13 @@ def import_file(
             if "threads" in what:
                 if what["threads"] != seen:
                     raise BrokenExport(f"{path} lacks some of its {what['threads']} threads")
+                if next(lines, None) is not None:
+                    raise BrokenExport(f"{path} goes on after the end of an export; import each export by itself")
                 if wanted:
                     raise CheckpointNotFound(f"{path} has no thread {min(wanted)!r}")
                 return done
             seen += 1
             tenant = what.get("tenant") or ""
-                if next(lines, None) is not None:
-                    raise BrokenExport(f"{path} goes on after the end of an export; import each export by itself")
             try:
                 thread_id = thread_text(what.get("thread"))
                 own = saver.for_tenant(tenant) if tenant else saver

@@ -601,3 +601,22 @@ def test_joined_exports_are_not_imported_in_part(
     (tmp_path / "joined.zst").write_bytes(one + one)
     with pytest.raises(BrokenExport, match="goes on after the end"):
         import_file(other, tmp_path / "joined.zst")
+
+
+def test_of_two_exports_to_one_file_the_later_one_is_complete(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
+) -> None:
+    for number in range(20):
+        step(saver, f"t{number}", None, a=[f"{number}" * 100_000])
+    path = tmp_path / "all.zst"
+    later: list[ExchangeReport] = []
+
+    def begin_another(threads: int) -> None:
+        if threads == 10:
+            step(saver, "new", None, a=["later"])
+            later.append(export_file(saver, path))
+
+    with pytest.raises(ConfigError, match="has begun meanwhile"):
+        export_file(saver, path, progress=begin_another)
+    assert import_file(other, path) == later[0]
+    assert [file.name for file in tmp_path.glob("all*")] == ["all.zst"]
