@@ -9,7 +9,6 @@ to one point in time, and it is stored in one transaction.
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,8 +21,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot
-from langgraph_checkpoint_custom.encoding.raw import Raw
 from langgraph_checkpoint_custom.encoding.objects import is_unicode
+from langgraph_checkpoint_custom.encoding.raw import Raw
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaForeign, StorageError
 from langgraph_checkpoint_custom.tools.foreign import (
     PAGE,
@@ -263,21 +262,21 @@ class OfficialSqlite(OfficialStore):
             (*one.key, one.parent_id, *self._serde.dumps_typed(one.checkpoint), metadata),
         )
 
+
                 if type(document) is Raw:
                     raise CheckpointError(
                         f"checkpoint {place[1]!r} is stored as {document.type}, which cannot be read without its "
                         "classes; copy_from copies the thread"
                     )
-
 def _setup_sqlite(path: str) -> bool:
     """Create or upgrade the tables as the official saver does; return whether there were none."""
+    try:
         for channel, value in one.checkpoint["channel_values"].items():
             if type(value) is Raw:
                 raise CheckpointError(
                     f"the value of channel {channel!r} is stored as {value.type}, and LangGraph's tables have one type "
                     "for all values of a checkpoint"
                 )
-    try:
         from langgraph.checkpoint.sqlite import SqliteSaver as Official
     except ImportError as error:
         raise ConfigError("the tables are LangGraph's: pip install langgraph-checkpoint-sqlite") from error
@@ -458,10 +457,11 @@ def _setup_postgres(connection: Any) -> None:
 def _is_inline(value: Any) -> bool:
     """Whether the document has a value: None, a number or a text, as the official saver stores them.
 
-    What jsonb rejects is a blob, which the official saver reads, too.
+    What jsonb rejects or changes is a blob, which the official saver reads, too: 1e16 would come back as an integer,
+    and -0.0 as 0.0.
     """
     if isinstance(value, float):
-        return math.isfinite(value)
+        return abs(value) < 1e16 and repr(value) != "-0.0"
     if isinstance(value, str):
         return "\0" not in value and is_unicode(value)
     return value is None or isinstance(value, int)

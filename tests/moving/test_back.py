@@ -250,6 +250,16 @@ def test_a_thread_that_was_copied_here_because_it_went_on_is_copied_back_as_well
         assert {one.thread_id for one in saver.threads()} == {"t", "t-official"}
 
 
+def test_numbers_that_json_changes_go_back(official: Official, saver: CheckpointSaver) -> None:
+    values = {"large": 1e16, "larger": 1.5e300, "zero": -0.0, "small": 5e-324, "whole": 1e15, "int": 10**18}
+    step(saver, "t", None, **values)
+    assert migrate_back(saver, official.url).problems == {}
+    with official.open() as theirs:
+        (found,) = everything(theirs)
+    returned = found.checkpoint["channel_values"]
+    assert {name: repr(returned[name]) for name in returned} == {name: repr(values[name]) for name in values}
+
+
 def test_a_value_of_another_type_does_not_go_to_sqlite(tmp_path: Path, store: Store) -> None:
     """There a checkpoint is one value of one type."""
     serde = JsonPlusSerializer(pickle_fallback=True)
