@@ -12,7 +12,10 @@ from time import monotonic
 from typing import Any
 from urllib.parse import quote, unquote
 
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
 from langgraph_checkpoint_custom.errors import StorageError
+from langgraph_checkpoint_custom.tools.official import connect_to, open_official
 
 NAME = "langgraph_checkpoint_custom_closed"
 # Seconds to wait for a transaction of somebody else that has written to the tables: others wait behind this.
@@ -35,12 +38,18 @@ def close(url: str, store: str) -> str | None:
 
     Returns:
         Why the tables could not be closed; None if they are.
+
+    Raises:
+        ConfigError: As for `open_official`.
+        SchemaForeign: There are other tables, which stay open.
     """
     words = (
         f"these checkpoint tables are closed, because the threads have moved to {store}; start the version of the "
         "application that uses it (lgckpt migrate --to official moves the threads back and opens these tables)"
     )
     try:
+        with open_official(url, JsonPlusSerializer()):  # Our own tables have the same names in SQLite.
+            pass
         _change_file(url, words) if url.startswith("sqlite:") else _change_server(url, words)
     except StorageError as error:
         return str(error)
@@ -51,6 +60,7 @@ def open_again(url: str) -> None:
     """Let the tables accept writes again; does nothing if they are not closed.
 
     Raises:
+        ConfigError: The URL cannot be read.
         StorageError: They cannot be opened.
     """
     _change_file(url, None) if url.startswith("sqlite:") else _change_server(url, None)
@@ -86,8 +96,9 @@ def _change_server(url: str, words: str | None) -> None:
     from psycopg import sql
 
     try:
-        with psycopg.connect(url) as server:
-            ((schema, closed),) = server.execute(_STATE_OF_SERVER, [NAME]).fetchall()
+        with connect_to(url) as server:
+            found = server.execute(_STATE_OF_SERVER, [NAME]).fetchall()
+            schema, closed = found[0] if found else ("", False)
             function, name = sql.Identifier(schema, NAME), sql.Identifier(NAME)
             if words is None and not closed:
                 return

@@ -162,6 +162,7 @@ class OfficialStore(ABC):
             )
 
 
+_UNREADABLE = "LangGraph's tables cannot be read"
 # The first page may have the thread whose id is empty.
 _FIRST_THREADS = f"""
     SELECT thread_id FROM checkpoints WHERE thread_id >= {{p}} GROUP BY thread_id ORDER BY thread_id LIMIT {PAGE}
@@ -204,11 +205,11 @@ class OfficialSqlite(OfficialStore):
         try:
             mode = "rw" if writes else "ro"
             self._file = sqlite3.connect(f"file:{quote(path)}?mode={mode}", uri=True, isolation_level=None)
-            columns = {row[1] for row in self._file.execute("PRAGMA table_info(checkpoints)")}
+            is_theirs = _is_theirs(self._file)
             paths = {row[1] for row in self._file.execute("PRAGMA table_info(writes)")} & {"task_path"}
         except sqlite3.Error as error:
             raise ConfigError(f"{path} cannot be read as a SQLite database: {error}") from error
-        if not {"parent_checkpoint_id", "type", "checkpoint", "metadata"} <= columns:
+        if not is_theirs:
             self._file.close()
             raise SchemaForeign(f"{path} has no tables of LangGraph's own SqliteSaver")
         self._path = "task_path" if paths else "''"
@@ -216,8 +217,18 @@ class OfficialSqlite(OfficialStore):
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise StorageError(f"{_UNREADABLE}: {error}", operation="migrate") from error
+        except sqlite3.DatabaseError as error:  # Perhaps only this thread is damaged.
+            raise CheckpointError(f"{_UNREADABLE}: {error}") from error
+
     def _ask(self, statement: str, params: Sequence[Sequence[Any]]) -> Sequence[Sequence[tuple[Any, ...]]]:
-        return [self._file.execute(statement, each).fetchall() for each in params]
+        with self._reading():
+            return [self._file.execute(statement, each).fetchall() for each in params]
 
     def _store(self, statement: str, params: Iterable[Sequence[Any]]) -> None:
         self._file.executemany(statement, params)
@@ -252,9 +263,20 @@ class OfficialSqlite(OfficialStore):
         for place, rows in zip(places, self._ask(statement, [[thread_id, *place] for place in places]), strict=True):
             for parent_id, type_, checkpoint, metadata in rows:
                 document = self._serde.loads_typed((type_, checkpoint))
+                if type(document) is Raw:
+                    raise CheckpointError(
+                        f"checkpoint {place[1]!r} is stored as {document.type}, which cannot be read without its "
+                        "classes; copy_from copies the thread"
+                    )
                 yield place, parent_id, document, {} if metadata is None else json.loads(metadata)
 
     def _put(self, one: ForeignCheckpoint, parent: Mapping[str, Any] | None) -> None:
+        for channel, value in one.checkpoint["channel_values"].items():
+            if type(value) is Raw:
+                raise CheckpointError(
+                    f"the value of channel {channel!r} is stored as {value.type}, and LangGraph's tables have one type "
+                    "for all values of a checkpoint"
+                )
         metadata = json.dumps(one.metadata, ensure_ascii=False).encode()
         self._file.execute(
             "INSERT OR IGNORE INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, "
@@ -263,20 +285,15 @@ class OfficialSqlite(OfficialStore):
         )
 
 
-                if type(document) is Raw:
-                    raise CheckpointError(
-                        f"checkpoint {place[1]!r} is stored as {document.type}, which cannot be read without its "
-                        "classes; copy_from copies the thread"
-                    )
+def _is_theirs(file: sqlite3.Connection) -> bool:
+    """Return whether the table of checkpoints has the columns of LangGraph's own."""
+    columns = {row[1] for row in file.execute("PRAGMA table_info(checkpoints)")}
+    return {"parent_checkpoint_id", "type", "checkpoint", "metadata"} <= columns
+
+
 def _setup_sqlite(path: str) -> bool:
     """Create or upgrade the tables as the official saver does; return whether there were none."""
     try:
-        for channel, value in one.checkpoint["channel_values"].items():
-            if type(value) is Raw:
-                raise CheckpointError(
-                    f"the value of channel {channel!r} is stored as {value.type}, and LangGraph's tables have one type "
-                    "for all values of a checkpoint"
-                )
         from langgraph.checkpoint.sqlite import SqliteSaver as Official
     except ImportError as error:
         raise ConfigError("the tables are LangGraph's: pip install langgraph-checkpoint-sqlite") from error
@@ -285,10 +302,29 @@ def _setup_sqlite(path: str) -> bool:
             tables = {row[0] for row in saver.conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
             if "langgraph_checkpoint_migrations" in tables:
                 raise SchemaForeign(f"{path} has the tables of this package, not those of LangGraph's own SqliteSaver")
+            if "checkpoints" in tables and not _is_theirs(saver.conn):
+                return False  # Those of another program, which stay as they are.
             saver.setup()
             return "checkpoints" not in tables
     except sqlite3.Error as error:
         raise ConfigError(f"{path} cannot be written as a SQLite database: {error}") from error
+
+
+def connect_to(url: str, **options: Any) -> Any:
+    """Return a connection to the PostgreSQL database of an official saver.
+
+    Raises:
+        ConfigError: The URL cannot be read.
+        StorageError: There is no connection.
+    """
+    import psycopg  # Only the extra `postgres` installs it.
+
+    try:
+        return psycopg.connect(url, fallback_application_name="langgraph-checkpoint-custom", **options)
+    except psycopg.ProgrammingError:  # Its message may contain the password.
+        raise ConfigError("the URL of LangGraph's tables cannot be read; %-encode special characters in it") from None
+    except psycopg.Error as error:
+        raise StorageError(f"no connection to LangGraph's tables: {str(error).strip()}", operation="migrate") from None
 
 
 class OfficialPostgres(OfficialStore):
@@ -300,56 +336,75 @@ class OfficialPostgres(OfficialStore):
     _value = "blob"
 
     def __init__(self, url: str, serde: SerializerProtocol, writes: bool) -> None:
+        self._serde = serde
+        self._connection = connect_to(url, autocommit=True, prepare_threshold=None)
+        try:
+            with self._reading():
+                self._begin(writes)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _begin(self, writes: bool) -> None:
+        """Find out about the tables, or create them."""
         import psycopg  # Only the extra `postgres` installs it.
 
-        self._serde = serde
-        try:
-            self._connection = psycopg.connect(
-                url, autocommit=True, prepare_threshold=1, fallback_application_name="langgraph-checkpoint-custom"
-            )
-        except psycopg.ProgrammingError:  # Its message may contain the password.
-            raise ConfigError("the source's URL cannot be read; %-encode special characters in it") from None
-        except psycopg.Error as error:
-            raise StorageError(f"no connection to the source: {str(error).strip()}", operation="migrate") from None
-        exists, has_path = self._tables()
-        if writes and not (exists and has_path):
+        exists, has_path, is_other = self._tables()
+        if writes and not (is_other or (exists and has_path)):
             self.is_new = not exists
             _setup_postgres(self._connection)
-            exists, has_path = self._tables()
+            exists, has_path, _ = self._tables()
         if not exists:
-            self._connection.close()
-            raise SchemaForeign("this database has no tables of LangGraph's own PostgresSaver in its search_path")
+            raise SchemaForeign(
+                "this database has no tables of LangGraph's own PostgresSaver in its search_path"
+                + (", but others of these names; copy_from copies those of a ShallowPostgresSaver" if is_other else "")
+            )
         self._path = "task_path" if has_path else "''"
-        ((self.name,),) = self._connection.execute(
+        ((self.name, process),) = self._connection.execute(
             """
-            SELECT concat_ws('/', 'postgresql:', system_identifier, d.oid, to_regclass('checkpoints')::oid)
+            SELECT concat_ws('/', 'postgresql:', system_identifier, d.oid, to_regclass('checkpoints')::oid),
+                pg_backend_pid()
             FROM pg_control_system(), pg_database d WHERE d.datname = current_database()
             """
         ).fetchall()
+        if process == self._connection.info.backend_pid:  # Behind a pooler, the next statement may reach another one.
+            self._connection.prepare_threshold = 1
         if not writes:
             self._connection.read_only = True
             self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
 
-    def _tables(self) -> tuple[bool, bool]:
-        """Return whether the tables exist, and whether writes have the paths of tasks."""
-        ((exists, has_path),) = self._connection.execute(
+    def _tables(self) -> tuple[bool, bool, bool]:
+        """Return whether the tables exist, whether writes have the paths of tasks, and whether another table exists."""
+        ((exists, has_path, is_other),) = self._connection.execute(
             """
-            SELECT (
-                SELECT count(*) FROM pg_attribute
-                WHERE attrelid = to_regclass('checkpoints') AND attname IN ('parent_checkpoint_id', 'checkpoint')
-            ) = 2 AND to_regclass('checkpoint_blobs') IS NOT NULL, (
+            SELECT is_theirs AND to_regclass('checkpoint_blobs') IS NOT NULL, (
                 SELECT count(*) FROM pg_attribute
                 WHERE attrelid = to_regclass('checkpoint_writes') AND attname = 'task_path'
-            ) = 1
+            ) = 1, to_regclass('checkpoints') IS NOT NULL AND NOT is_theirs
+            FROM (
+                SELECT count(*) = 2 AS is_theirs FROM pg_attribute
+                WHERE attrelid = to_regclass('checkpoints') AND attname IN ('parent_checkpoint_id', 'checkpoint')
+            ) AS c
             """
         ).fetchall()
-        return exists, has_path
+        return exists, has_path, is_other
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        import psycopg
+
+        try:
+            yield
+        except psycopg.OperationalError as error:
+            raise StorageError(f"{_UNREADABLE}: {str(error).strip()}", operation="migrate") from error
+        except psycopg.Error as error:  # Perhaps only this thread is damaged.
+            raise CheckpointError(f"{_UNREADABLE}: {error.diag.message_primary or type(error).__name__}") from error
+
     def _ask(self, statement: str, params: Sequence[Sequence[Any]]) -> Sequence[Sequence[tuple[Any, ...]]]:
-        with self._connection.pipeline():
+        with self._reading(), self._connection.pipeline():
             cursors = [self._connection.execute(statement.encode(), each, binary=True) for each in params]
             return [cursor.fetchall() for cursor in cursors]
 
@@ -360,7 +415,7 @@ class OfficialPostgres(OfficialStore):
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Read everything in the block from one read snapshot."""
-        with self._connection.transaction():
+        with self._reading(), self._connection.transaction():
             yield
 
     @contextmanager

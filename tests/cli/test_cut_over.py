@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from langgraph_checkpoint_custom import open_saver
+from langgraph_checkpoint_custom import ConfigError, SchemaForeign, open_saver
 from langgraph_checkpoint_custom.tools import fence
 from tests.behaviour.helpers import made_role
 from tests.cli.conftest import PROGRAM, Cli, url_with_secret
@@ -303,3 +303,25 @@ def test_after_the_tables_are_locked_the_other_statements_wait_as_long_as_they_n
                 sleep(0.01)
             somebody.rollback()
             assert closing_tables.result() is None
+
+
+def test_only_tables_of_langgraph_are_closed(cli: Cli, empty_postgres_url: str, tmp_path: Path) -> None:
+    ours = f"sqlite:///{tmp_path}/ours.db"
+    with open_saver(ours) as saver:
+        at = step(saver, "1", None, a=1)
+        for url in (ours, empty_postgres_url):
+            assert "no tables of LangGraph's own" in cli.fail(
+                "migrate", "--from", url, "--tables", "official", "--finish"
+            )
+            with pytest.raises(SchemaForeign):
+                fence.close(url, "elsewhere")
+            fence.open_again(url)
+        step(saver, "1", at, a=2)
+
+
+def test_no_error_has_the_password() -> None:
+    changes: list[Callable[[str], object]] = [lambda url: fence.close(url, "elsewhere"), fence.open_again]
+    for change in changes:
+        with pytest.raises(ConfigError, match="%-encode") as refused:
+            change("postgresql://user:s3cr%zzt@localhost/app")
+        assert "s3cr" not in str(refused.value)

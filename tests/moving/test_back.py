@@ -269,3 +269,18 @@ def test_a_value_of_another_type_does_not_go_to_sqlite(tmp_path: Path, store: St
         moved = migrate_back(saver, f"sqlite:///{tmp_path / 'official.db'}")
     assert (moved.checkpoints, list(moved.problems)) == (1, ["t"])
     assert "stored as pickle" in moved.problems["t"]
+
+
+def test_tables_of_another_program_are_not_changed(tmp_path: Path, saver: CheckpointSaver) -> None:
+    step(saver, "t", None, a=1)
+    with closing(sqlite3.connect(tmp_path / "theirs.db")) as file:
+        file.execute("CREATE TABLE checkpoints (id)")
+    before = (tmp_path / "theirs.db").read_bytes()
+    with pytest.raises(SchemaForeign):
+        migrate_back(saver, f"sqlite:///{tmp_path / 'theirs.db'}")
+    assert (tmp_path / "theirs.db").read_bytes() == before
+
+
+def test_an_error_about_the_target_does_not_name_the_source(saver: CheckpointSaver) -> None:
+    with pytest.raises(StorageError, match="no connection to LangGraph's tables"):
+        migrate_back(saver, "postgresql://localhost:1/nowhere")

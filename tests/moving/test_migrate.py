@@ -278,3 +278,80 @@ def test_a_document_that_only_its_classes_can_read_is_a_problem(tmp_path: Path, 
         assert "stored as json" in migrate(official.url, saver).problems["t"]
         assert copy_from(source, saver).checkpoints == 1
         assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
+
+
+def test_a_connection_that_is_lost_is_an_error_of_the_database(
+    empty_postgres_url: str, saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    official = Official("postgres", empty_postgres_url)
+    with official.open() as source:
+        for thread_id in "tuv":
+            step(source, thread_id, None, a=[1])
+    read = OfficialPostgres.read
+
+    def lost(self: Any, thread_id: str, places: Any) -> Any:
+        if thread_id == "u":
+            with psycopg.connect(empty_postgres_url) as server:
+                server.execute("SELECT pg_terminate_backend(%s, 10000)", [self._connection.info.backend_pid])
+        return read(self, thread_id, places)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OfficialPostgres, "read", lost)
+        with pytest.raises(StorageError, match="cannot be read"):
+            migrate(official.url, saver)
+    assert migrate(official.url, saver).checkpoints == 2
+
+
+def test_a_damaged_row_is_a_problem_of_its_thread(tmp_path: Path, saver: CheckpointSaver) -> None:
+    official = Official("sqlite", f"sqlite:///{tmp_path / 'official.db'}")
+    with official.open() as source:
+        for number in range(20):
+            step(source, f"{number:02}", None, a=[f"{number:02}" * 10_000])
+    path = tmp_path / "official.db"
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = path.read_bytes()
+    at = data.rindex(b"10" * 1_000) // 4096 * 4096  # A page in the middle of the value; it begins with the next one.
+    path.write_bytes(data[:at] + b"\xff" * 4 + data[at + 4 :])
+    moved = migrate(official.url, saver)
+    assert (moved.threads, moved.checkpoints, list(moved.problems)) == (20, 19, ["10"])
+    assert "malformed" in moved.problems["10"]
+
+
+def test_through_a_pooler(empty_postgres_url: str, saver: CheckpointSaver) -> None:
+    """Each transaction may reach another server process, which has no statement that this one has prepared."""
+    official = Official("postgres", empty_postgres_url)
+    with official.open() as source:
+        for number in range(2 * PAGE + 1):
+            step(source, f"{number:03}", None, a=[1])
+    with bounced(official.url, servers=2) as url:
+        others = [psycopg.connect(url, prepare_threshold=None) for _ in range(2)]
+        with open_official(url, JsonPlusSerializer()) as found:
+            for page in found.threads():
+                held = others.pop() if others else None
+                if held:
+                    held.execute("SELECT 1")  # In a transaction, so that the next page comes from the other process.
+                assert len(found.locations(page)) == len(page)
+                if held:
+                    held.close()
+        assert migrate(url, saver).checkpoints == 2 * PAGE + 1
+
+
+def test_tables_of_a_shallow_saver_are_named_and_not_changed(empty_postgres_url: str, saver: CheckpointSaver) -> None:
+    opened = ShallowPostgresSaver.from_conn_string(empty_postgres_url)
+    with ExitStack() as stack:
+        with pytest.warns(DeprecationWarning, match="ShallowPostgresSaver"):
+            source = stack.enter_context(opened)
+        source.setup()
+        step(source, "t", None, a=[1])
+        moves: list[Callable[[], object]] = [
+            lambda: migrate(empty_postgres_url, saver),
+            lambda: migrate_back(saver, empty_postgres_url),
+        ]
+        for move in moves:
+            with pytest.raises(SchemaForeign, match="copy_from copies those of a ShallowPostgresSaver"):
+                move()
+        with psycopg.connect(empty_postgres_url) as server:
+            last = server.execute("SELECT max(v) FROM checkpoint_migrations").fetchone()
+        assert last == (len(source.MIGRATIONS) - 1,)
+        assert copy_from(source, saver).checkpoints == 1
