@@ -471,7 +471,7 @@ class _Move:
 
     def _differs(self, thread: ThreadMove, one: ForeignCheckpoint, found: ForeignCheckpoint) -> str | None:
         metadata = {key: value for key, value in one.metadata.items() if key not in self._target.excluded}
-        one = thread.comparable(one._replace(metadata=metadata))
+        one, found = thread.comparable(one._replace(metadata=metadata), found)
         if self._target.adds_values:
             found = found.without_values(set(one.delta_channels) - set(one.checkpoint["channel_values"]))
         return difference(one, found)

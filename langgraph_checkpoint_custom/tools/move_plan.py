@@ -139,11 +139,20 @@ class ThreadMove:
         answered = any(differs and place in self.ours for place, differs in self.to_do.items())
         return self.goes_on and (answered or _goes_on(self.theirs, self.ours, self.moved))
 
-    def comparable(self, one: ForeignCheckpoint) -> ForeignCheckpoint:
-        """Return a checkpoint of the source without a parent that was deleted in the target after the move."""
+    def comparable(
+        self, one: ForeignCheckpoint, found: ForeignCheckpoint
+    ) -> tuple[ForeignCheckpoint, ForeignCheckpoint]:
+        """Return a checkpoint of the source, and the target's, without a parent that was deleted after the move."""
+        if not self.is_named and self._has_lost_parent(one, self.ours):
+            one = one._replace(parent_id=None)
+        if one.parent_id is None and self._has_lost_parent(found, self.theirs):  # By a prune.
+            found = found._replace(parent_id=None)
+        return one, found
+
+    def _has_lost_parent(self, one: ForeignCheckpoint, other: Locations) -> bool:
+        """Return whether the parent was moved, and the other side does not have it any more."""
         parent = (one.checkpoint_ns, one.parent_id or "")
-        was_deleted = not self.is_named and parent not in self.ours and self.moved.has(parent)
-        return one._replace(parent_id=None) if was_deleted else one
+        return parent not in other and self.moved.has(parent)
 
 
 def _goes_on(one: Locations, other: Locations, moved: Moved) -> bool:

@@ -359,3 +359,21 @@ def test_what_a_rollback_has_deleted_here_is_no_difference(official: Official, s
         assert len(list(saver.list(config("t")))) == 3
         talk(saver, "ours")
         saver.rollback("t", first.checkpoint_id)
+
+
+def test_what_a_prune_has_deleted_in_the_source_is_no_difference(
+    empty_postgres_url: str, saver: CheckpointSaver
+) -> None:
+    """LangGraph's saver takes the parent from a checkpoint that it keeps."""
+    official = Official("postgres", empty_postgres_url)
+    with official.open() as source:
+        at = step(source, "t", step(source, "t", None, a=[1]), a=[2])
+        source.put_writes(at, [(INTERRUPT, ["a question"])], "task")
+        assert migrate(official.url, saver).problems == {}
+        source.prune(["t"])
+        source.put_writes(at, [(RESUME, ["an answer"])], "task")
+        step(source, "t", at, a=[3])
+        for checkpoints in (1, 0):
+            moved = migrate(official.url, saver)
+            assert (moved.checkpoints, moved.problems) == (checkpoints, {})
+    assert [len(found.pending_writes or ()) for found in saver.list(config("t"))] == [0, 2, 0]
