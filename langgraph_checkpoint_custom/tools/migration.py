@@ -434,7 +434,7 @@ class _Move:
                     writes.append((Key(name, *place), replaced))
                     read += [one._replace(writes=found) for one in self._read(thread_id, name, [place])]
         parents = {(one.checkpoint_ns, one.parent_id or "") for one in new if known.parent_of(one) is None}
-        for parent in self._source.read(thread_id, sorted(parents & thread.ours.keys())):
+        for parent in self._read(thread_id, name, sorted(parents & thread.ours.keys())):
             known.remember(parent)
         stored = []
         for one in new:
@@ -442,6 +442,8 @@ class _Move:
             known.remember(one)
         return Part(name, stored, [each for each in writes if each[1]], follows=False, mark=b""), read
 
+            if parent.place not in thread.to_do:  # A question may have been answered anew, for another branch.
+                writes.append((parent.key, self._replaced(name, parent.place, parent.writes)))
     def _without_parents(self, name: str, thread: ThreadMove, places: Sequence[Place]) -> set[Place]:
         """Return the checkpoints that have lost their parents in the target, if all of the thread is moved again."""
         if not (thread.is_named and thread.moved and places):

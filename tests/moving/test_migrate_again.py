@@ -377,3 +377,16 @@ def test_what_a_prune_has_deleted_in_the_source_is_no_difference(
             moved = migrate(official.url, saver)
             assert (moved.checkpoints, moved.problems) == (checkpoints, {})
     assert [len(found.pending_writes or ()) for found in saver.list(config("t"))] == [0, 2, 0]
+
+
+def test_a_question_that_was_answered_anew_for_another_branch(official: Official, saver: CheckpointSaver) -> None:
+    with official.open() as source:
+        asked = step(source, "t", None, a=[1])
+        source.put_writes(asked, [(RESUME, "yes")], "task")
+        step(source, "t", asked, a=[2])
+        assert migrate(official.url, saver).problems == {}
+        source.put_writes(asked, [(RESUME, "no")], "task")
+        step(source, "t", asked, a=[3])
+        moved = migrate(official.url, saver)
+        assert (moved.checkpoints, moved.problems) == (1, {})
+        assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
