@@ -187,7 +187,7 @@ def copy_from(
     if threads is None and isinstance(source, CheckpointSaver) and not source.backend.dialect.tenant:
         _check_tenants(source.tenants())
     moved = MoveReport()
-    for thread_id in _thread_ids(threads, source.list(None) if threads is None else ()):
+    for thread_id in _thread_ids(threads, map(_thread_of, source.list(None)) if threads is None else ()):
         for arguments, writes in _copies(source.list(_thread(thread_id)), target, moved):
             target.put(*arguments)
             for operation in writes:
@@ -201,8 +201,10 @@ async def acopy_from(
     """Async version of `copy_from`."""
     if threads is None and isinstance(source, CheckpointSaver) and not source.backend.dialect.tenant:
         _check_tenants(await source.atenants())
+    # Not all checkpoints are held in memory.
+    found = {_thread_of(one) async for one in source.alist(None)} if threads is None else set[str]()
     moved = MoveReport()
-    for thread_id in _thread_ids(threads, [one async for one in source.alist(None)] if threads is None else ()):
+    for thread_id in _thread_ids(threads, found):
         for arguments, writes in _copies([one async for one in source.alist(_thread(thread_id))], target, moved):
             await target.aput(*arguments)
             for operation in writes:
@@ -237,11 +239,15 @@ def _thread(thread_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id}}
 
 
-def _thread_ids(named: Iterable[str] | None, found: Iterable[CheckpointTuple]) -> list[str]:
-    """Return the named threads, or those of all checkpoints."""
+def _thread_of(one: CheckpointTuple) -> str:
+    return str(one.config["configurable"]["thread_id"])
+
+
+def _thread_ids(named: Iterable[str] | None, found: Iterable[str]) -> list[str]:
+    """Return the named threads, or those that were found."""
     if named is not None:
         return texts("thread", named, MAX_THREAD_ID)
-    return sorted({str(one.config["configurable"]["thread_id"]) for one in found})
+    return sorted(set(found))
 
 
 class _Known:
@@ -436,14 +442,14 @@ class _Move:
         parents = {(one.checkpoint_ns, one.parent_id or "") for one in new if known.parent_of(one) is None}
         for parent in self._read(thread_id, name, sorted(parents & thread.ours.keys())):
             known.remember(parent)
+            if parent.place not in thread.to_do:  # A question may have been answered anew, for another branch.
+                writes.append((parent.key, self._replaced(name, parent.place, parent.writes)))
         stored = []
         for one in new:
             stored.append((one, known.parent_of(one)))
             known.remember(one)
         return Part(name, stored, [each for each in writes if each[1]], follows=False, mark=b""), read
 
-            if parent.place not in thread.to_do:  # A question may have been answered anew, for another branch.
-                writes.append((parent.key, self._replaced(name, parent.place, parent.writes)))
     def _without_parents(self, name: str, thread: ThreadMove, places: Sequence[Place]) -> set[Place]:
         """Return the checkpoints that have lost their parents in the target, if all of the thread is moved again."""
         if not (thread.is_named and thread.moved and places):

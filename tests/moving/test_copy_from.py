@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -14,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_checkpoint_custom import CheckpointSaver, SqliteSaver
 from langgraph_checkpoint_custom.tools.migration import MoveReport, acopy_from, copy_from
-from tests.moving.official import everything, play
+from tests.moving.official import everything, play, step
 
 
 def copied(
@@ -72,3 +73,17 @@ def test_a_source_with_on_load_stores_the_new_objects_in_the_target(saver: Check
     found = saver.get_tuple(thread)  # This saver has no `on_load`.
     assert found
     assert found.checkpoint["channel_values"] == {"order": Purchase("tea")}
+
+
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_a_store_is_not_held_in_memory(api: str) -> None:
+    """Of 500 threads of 60 KB, a page of 50 is."""
+    with SqliteSaver(":memory:") as source, SqliteSaver(":memory:") as target:
+        for number in range(500):
+            step(source, f"{number}", None, a=[f"{number:03}" * 20_000])
+        tracemalloc.start()
+        moved = copy_from(source, target) if api == "sync" else asyncio.run(acopy_from(source, target))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert moved.threads == 500
+    assert peak < 20_000_000
