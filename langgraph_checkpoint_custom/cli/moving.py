@@ -174,9 +174,8 @@ def migrate(
             moved = _moves(move, total, follow, options.as_json)
     else:
         with _dry_target(serde) if dry_run else options.opened(may_be_new=True) as target:
-            kind = tables or _kind(
-                source, given(options.url) if options.url or not dry_run or os.environ.get(URL) else ""
-            )
+            to_url = given(options.url) if options.url or not dry_run or os.environ.get(URL) else ""
+            kind = tables or _kind(source, to_url, options.schema)
             if kind == "own" and (follow or finish or official_key or diverged != "report"):
                 raise ConfigError(
                     "--follow, --finish, --official-key and --diverged copy are for tables of LangGraph's own savers"
@@ -302,12 +301,14 @@ def _transfer(options: Options, source: str, target: CheckpointSaver, threads: l
     return asdict(done)
 
 
-def _kind(source: str, target_url: str) -> str:
+def _kind(source: str, target_url: str, target_schema: str | None) -> str:
     """Return whose tables the source has, "official" or "own"."""
     settings = settings_of(os.environ, source)
     with open_saver(source, **dict(settings.options)) as saver:
-        version = saver.backend.driver.look(verify_tables(saver.backend.dialect)).version
-    ours = version is not None and source != target_url
+        d = saver.backend.dialect
+        version = saver.backend.driver.look(verify_tables(d)).version
+    is_target = source == target_url and (target_schema is None or d.location == f"schema {target_schema!r}")
+    ours = version is not None and not is_target
     try:
         with open_official(source, JsonPlusSerializer()):
             official = True

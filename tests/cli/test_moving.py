@@ -10,12 +10,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from time import sleep
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+from langgraph_checkpoint_custom.settings import serde_of_key
 from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.cli.conftest import PROGRAM, SECRET, Cli, on_terminal
 from tests.moving.official import Official, everything, step
@@ -306,3 +308,12 @@ def test_tenants_are_moved_and_omitted_threads_are_reported(cli: Cli, tmp_path: 
     other = f"sqlite:///{tmp_path / 'other.db'}"
     assert cli.json("import", str(tmp_path / "all.zst"), "--url", other)["threads"] == 2
     assert cli.json("tenants", "--url", other) == {"tenants": ["acme"]}
+
+
+def test_migrate_from_one_schema_to_another(own_postgres_url: str, cli: Cli) -> None:
+    with open_saver(own_postgres_url) as saver:
+        saver.setup()
+        step(saver, "1", None, a=1)
+    found = cli.json("migrate", "--from", own_postgres_url, "--url", own_postgres_url, "--schema", "another")
+    assert (found["tables"], found["threads"]) == ("own", 1)
+    assert len(cli.json("threads", "--url", own_postgres_url, "--schema", "another")["threads"]) == 1
