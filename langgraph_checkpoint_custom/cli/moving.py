@@ -225,8 +225,14 @@ def _unchanged(threads: int) -> str:
 
 @contextmanager
 def _dry_target(serde: Any) -> Iterator[CheckpointSaver]:
-    """Open a saver on a temporary file; what is encrypted in the source is encrypted there too."""
-    with TemporaryDirectory() as folder, SqliteSaver(Path(folder) / "dry-run.db", serde=serde) as saver:
+    """Open a saver on a temporary file; what is encrypted in the source is encrypted there too, and can be read."""
+    keys = settings_of(os.environ, "sqlite:///dry-run.db").all_options()
+    serde, previous = keys["serde"] or serde, keys["previous_serdes"]
+    with (
+        _sigterm_as_ctrl_c(),  # So that the folder does not stay.
+        TemporaryDirectory() as folder,
+        SqliteSaver(Path(folder) / "dry-run.db", serde=serde, previous_serdes=previous) as saver,
+    ):
         yield saver
 
 
@@ -294,6 +300,7 @@ def _total(saver: CheckpointSaver, tenants: bool, threads: list[str] | None) -> 
 
 def _transfer(options: Options, source: str, target: CheckpointSaver, threads: list[str] | None) -> dict[str, Any]:
     with (
+        _sigterm_as_ctrl_c(),  # So that the temporary file does not stay.
         replace(options, url=source, schema=None).opened(lists=True) as saver,
         progress("copy", "threads", _total(saver, options.tenants, threads)) as report,
     ):

@@ -317,3 +317,35 @@ def test_migrate_from_one_schema_to_another(own_postgres_url: str, cli: Cli) -> 
     found = cli.json("migrate", "--from", own_postgres_url, "--url", own_postgres_url, "--schema", "another")
     assert (found["tables"], found["threads"]) == ("own", 1)
     assert len(cli.json("threads", "--url", own_postgres_url, "--schema", "another")["threads"]) == 1
+
+
+def test_a_dry_run_finds_missing_classes_in_encrypted_values(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY", "0123456789abcdef")
+    monkeypatch.setenv("CHECKPOINT_ENCRYPTION_KEYS", "KEY")
+    module: Any = ModuleType("gone_app")
+    module.Gone = dataclasses.make_dataclass("Gone", ["value"])
+    module.Gone.__module__ = "gone_app"
+    key = serde_of_key("KEY", b"0123456789abcdef")
+    with open_saver(f"{tmp_path}/source.db", serde=key) as saver, monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "gone_app", module)
+        step(saver, "1", None, a=[module.Gone(1)])
+    found = cli.json("migrate", "--from", f"{tmp_path}/source.db", "--dry-run", code=1)
+    assert found["missing_classes"] == ["gone_app.Gone"]
+
+
+def test_a_dry_run_that_sigterm_ends_leaves_no_copy(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    with open_saver(f"{tmp_path}/source.db", synchronous="OFF") as saver:
+        fill(saver, 2_000, 1)
+    with subprocess.Popen(
+        [*PROGRAM, "migrate", "--from", f"{tmp_path}/source.db", "--dry-run"],
+        env={**os.environ, "TMPDIR": f"{tmp_path}/temporary"},
+    ) as process:
+        while not list((tmp_path / "temporary").rglob("*.part")):
+            assert process.poll() is None
+            sleep(0.01)
+        process.terminate()
+    assert process.returncode == 130
+    assert list((tmp_path / "temporary").iterdir()) == []
