@@ -13,7 +13,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
@@ -116,13 +116,19 @@ class Times:
         found = time_of(time) if isinstance(time, str) else time
         if found is None:
             return ""
-        local = found.astimezone(self._zone)
+        try:
+            local = found.astimezone(self._zone)
+        except (OverflowError, ValueError):  # An id can say any time.
+            return ""
         return local.strftime("%m-%d %H:%M:%S" if local.year == self._year else "%Y-%m-%d %H:%M")
 
     def full(self, text: object) -> str:
         """Return the time of a checkpoint from what it says of itself, with the zone."""
         time = time_from(text)
-        return f"{time.astimezone(self._zone):%Y-%m-%d %H:%M:%S} {self._zone}" if time else "at an unknown time"
+        with suppress(OverflowError, ValueError):
+            if time:
+                return f"{time.astimezone(self._zone):%Y-%m-%d %H:%M:%S} {self._zone}"
+        return "at an unknown time"
 
 
 class Column(NamedTuple):

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from uuid import UUID
 
 import ormsgpack
 import pytest
@@ -492,3 +493,19 @@ def test_a_command_that_reads_cannot_write_and_leaves_no_files(
     cli(command, *READING[command])
     assert read_only == [cli.store.kind == "postgres"]
     assert {each.name for each in tmp_path.iterdir()} - before <= {"all.zst"}
+
+
+def test_a_time_that_the_zone_cannot_say_is_left_out(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id can say any time, such as the last second of the year 9999."""
+    monkeypatch.setenv("TZ", "XYZ-9")
+    time.tzset()
+    document = checkpoint(str(UUID(int=253_402_300_799_000 << 80 | 7 << 76 | 2 << 62)), {"a": 1})
+    document["ts"] = "9999-12-31T23:59:59+00:00"
+    with cli.store.open() as saver:
+        saver.put(config("1"), document, metadata(), document["channel_versions"])
+    try:
+        for argv in (("threads",), ("history", "1"), ("show", "1"), ("stats",)):
+            assert "1" in cli(*argv)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
