@@ -184,13 +184,14 @@ def table(columns: Sequence[Column], rows: Iterable[Any], styles: Sequence[Style
     cells = {column: [column.of(row) for row in found] for column in columns}
     shown = [column for column in columns if not found or any(cells[column])]
     console, one_line = _console(), any(column.cut or column.drop for column in columns)
+    widths = {column: max(map(cell_len, (column.head, *cells[column]))) for column in shown}
     if one_line and console.is_terminal:
-        widths = {column: max(map(cell_len, (column.head, *cells[column]))) for column in shown}
         widths |= {column: min(SPARED, widths[column]) for column in shown if column.cut}
         droppable = [column for column in shown if column.drop]
         while droppable and sum(widths.values()) + 3 * len(widths) > console.width:
             del widths[droppable.pop()]
         shown = list(widths)
+    if one_line or not console.is_terminal:
         console.width = max(console.width, sum(widths.values()) + 3 * len(widths))
     printed = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for column in shown:

@@ -495,6 +495,14 @@ def test_a_command_that_reads_cannot_write_and_leaves_no_files(
     assert {each.name for each in tmp_path.iterdir()} - before <= {"all.zst"}
 
 
+def test_long_values_are_whole_in_a_file(cli: Cli) -> None:
+    question = "q" * 20_000
+    with cli.store.open() as saver:
+        saver.put_writes(put(saver, "1", a=question), [(INTERRUPT, [Interrupt(question, id="x")])], "task")
+    for argv in (("interrupts", "--full"), ("show", "1", "--full")):
+        assert question in cli(*argv)
+
+
 def test_a_time_that_the_zone_cannot_say_is_left_out(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """An id can say any time, such as the last second of the year 9999."""
     monkeypatch.setenv("TZ", "XYZ-9")
