@@ -97,6 +97,9 @@ def _program(
 def run(argv: Sequence[str]) -> int:
     """Run a command; return the exit code."""
     logging.getLogger("psycopg.pool").addHandler(_SILENCE)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # It was closed before the program began.
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115  # Until its end.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 
 import langgraph_checkpoint_custom
 from langgraph_checkpoint_custom import SqliteSaver
@@ -93,3 +95,26 @@ def test_an_error_of_a_connection_is_a_line_without_names_of_ours(capsys: pytest
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: no connection to PostgreSQL: ")
     assert "\\" not in line
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_closed_stream_is_no_bug(closed: int, tmp_path: Path) -> None:
+    """Its number may be that of another file of the process, so nothing is written to it."""
+    with SqliteSaver(tmp_path / "a.db") as saver:
+        saver.put({"configurable": {"thread_id": "1", "checkpoint_ns": ""}}, empty_checkpoint(), {}, {})
+
+    def run(*argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "langgraph_checkpoint_custom", *argv, "--url", str(tmp_path / "a.db")],
+            preexec_fn=lambda: os.close(closed),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    asked = run("delete", "1")
+    assert asked.returncode == 2
+    assert "Traceback" not in asked.stdout + asked.stderr
+    for argv in (["threads"], ["export", str(tmp_path / "all.zst")], ["sweep", "--yes"]):
+        done = run(*argv)
+        assert (done.returncode, done.stderr) == (0, "")
