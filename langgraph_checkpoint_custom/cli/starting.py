@@ -85,7 +85,7 @@ def schema(
 ) -> None:
     """Print the SQL of setup, for other migration tools, without opening a database."""
     if database is None:
-        database = "sqlite" if os.environ.get(URL, "").strip().lower().startswith("sqlite:") else "postgresql"
+        database = "sqlite" if url_of(os.environ.get(URL, "").strip()).lower().startswith("sqlite:") else "postgresql"
     # A saver opens no connection until it is used.
     settings = settings_of(os.environ, "sqlite:///:memory:" if database == "sqlite" else "postgresql:///")
     with open_saver(settings.url, **dict(settings.options)) as saver:

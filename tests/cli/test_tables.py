@@ -144,3 +144,9 @@ def test_the_schema_after_a_version(cli: Cli) -> None:
     rest = cli.json("schema", "--after", str(complete["version"]))["sql"]
     assert rest.split() == ["BEGIN;", "COMMIT;"]
     assert "'oracle'" in cli.fail("schema", "--database", "oracle", code=2)
+
+
+def test_the_schema_is_that_of_the_file_that_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    for url, database in (("checkpoints.db", "sqlite"), ("sqlite:///a.db", "sqlite"), ("", "postgresql")):
+        monkeypatch.setenv("CHECKPOINT_URL", url)
+        assert cli.json("schema")["database"] == database
