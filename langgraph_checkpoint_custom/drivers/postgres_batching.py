@@ -58,6 +58,11 @@ class _Queue:
         """Whether no call waits and none is in flight that others have to wait for."""
         return not (self.waiting or self._keys)
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether the next batch would take a call: one waits, and not for an earlier one with its key."""
+        return self.next is None and any(call.key not in self._keys for call in self.waiting)
+
     def holds(self, key: Hashable) -> bool:
         """Whether a call with this key has to wait for earlier ones."""
         return bool(self.waiting) or key in self._keys
@@ -128,8 +133,8 @@ class Batches:
                 self._begin_next(exchange, batching, queue)
 
     def _begin_next(self, exchange: Exchange, batching: Batching, queue: _Queue) -> None:
-        """Begin the next batch if calls wait, unless one waits for a connection already."""
-        if queue.waiting and queue.next is None:
+        """Begin the next batch if it would take a call, unless one waits for a connection already."""
+        if queue.may_begin:
             task = asyncio.get_running_loop().create_task(self._send_batch(exchange, batching, queue))
             queue.next = task
             self._tasks.add(task)

@@ -179,3 +179,42 @@ async def test_a_batch_that_is_cancelled_before_it_begins_keeps_no_call_waiting(
     assert await asyncio.wait_for(second, 300) == [("alone",)]
     assert await asyncio.wait_for(call(may_be_alone=True), 300) == [("alone",)]
     assert not batches.queues
+
+
+async def test_a_call_that_waits_for_an_earlier_one_with_its_key_begins_no_batches_meanwhile() -> None:
+    """They would take no call, and one would follow the other as long as the earlier call takes."""
+    batches, begun, goes_on = Batches(), 0, asyncio.Event()
+    batching = Batching(lambda params: params[0], lambda calls: RoundTrip(()), lambda reply, calls: [[] for _ in calls])
+    sent: list[str] = []
+
+    async def exchange(take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
+        nonlocal begun
+        begun += 1
+        return [[]] if take() else ()
+
+    async def alone(name: str) -> list[Row]:
+        sent.append(name)
+        await goes_on.wait()
+        return []
+
+    def call(key: str, name: str) -> asyncio.Task[list[Row]]:
+        send = batches.send_together(exchange, batching, (key,), partial(alone, name), may_be_alone=False)
+        return asyncio.create_task(send)
+
+    async def settle() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    calls = [call("a", "first")]
+    await settle()
+    calls += [call("a", "second"), call("a", "third")]
+    await settle()
+    assert (sent, begun) == (["first"], 1)
+    calls.append(call("b", "other"))
+    await settle()
+    assert (sent, begun) == (["first", "other"], 2)
+    calls[2].cancel()
+    goes_on.set()
+    await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 300)
+    assert sent == ["first", "other", "second"]
+    assert not batches.queues
