@@ -129,8 +129,8 @@ class PostgresDriver:
         try:
             source = self._connections.source()
             connection = source.getconn()
-            session = self._sessions.get(connection)
-            if session and connection.autocommit:  # Otherwise it is a caller's, and may be seen for the first time.
+            if connection.autocommit:  # Otherwise it is a caller's.
+                session = self._sessions.get(connection) or at_once(self._sessions.inspect(connection))
                 cursor: Cursor[Any] = Cursor(connection, row_factory=tuple_row)
                 cursor.execute(as_bytes(form.sql), params, prepare=session.prepares, binary=True)
                 return [] if cursor.rownumber is None else cursor.fetchall()
@@ -159,8 +159,8 @@ class PostgresDriver:
         since, connection, error = time.monotonic(), None, None
         try:
             connection = await source.getconn()
-            session = self._sessions.get(connection)
-            if session and connection.autocommit:
+            if connection.autocommit:
+                session = self._sessions.get(connection) or await self._sessions.inspect(connection)
                 cursor: AsyncCursor[Any] = AsyncCursor(connection, row_factory=tuple_row)
                 await cursor.execute(as_bytes(form.sql), params, prepare=session.prepares, binary=True)
                 return [] if cursor.rownumber is None else await cursor.fetchall()

@@ -62,7 +62,8 @@ class LoopSource:
 
     def __init__(self, pool: LoopPool) -> None:
         self.pool = pool
-        self.alone = min(pool.max_size, ALONE)  # Calls that are sent alone at the same time.
+        # Calls that are sent alone at the same time. A caller's pool that keeps no connections may have no maximum: 0.
+        self.alone = min(pool.max_size or ALONE, ALONE)
         self.users = 0  # Tasks that have a connection or wait for one.
         self.lent: set[LoopConnection] = set()
         self.batches = Batches()

@@ -15,7 +15,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.store.postgres import AsyncPostgresStore
 from psycopg.rows import dict_row, namedtuple_row, scalar_row
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, AsyncNullConnectionPool, ConnectionPool, NullConnectionPool
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver, StorageError
 from langgraph_checkpoint_custom.drivers.either import settled
@@ -112,6 +112,26 @@ async def test_an_async_pool_is_shared_with_langgraphs_store_while_both_work(
         assert len(await store.asearch(("notes",), limit=20)) == 8
         await saver.aclose()
         await store.aput(("notes",), "after", {"turn": 0})
+
+
+@pytest.mark.parametrize("max_size", [0, 20])
+@pytest.mark.parametrize("api", APIS)
+async def test_a_call_opens_one_connection_of_a_pool_that_keeps_none(
+    postgres_url: str, api: str, max_size: int
+) -> None:
+    """As psycopg recommends behind PgBouncer."""
+    kind: Any = AsyncNullConnectionPool if api == "async" else NullConnectionPool
+    pool = kind(postgres_url, kwargs={"autocommit": True}, max_size=max_size, open=False)
+    await settled(pool.open())
+    client = Client(PostgresSaver(pool), api)
+    config = generate_config("t")
+    await client.get_tuple(config)  # Checks the tables.
+    before = pool.get_stats()["connections_num"]
+    location = await client.put(config, generate_checkpoint(), generate_metadata(), {})
+    await client.put_writes(location, [("a", 1)], "task")
+    assert await client.get_tuple(config) is not None
+    assert pool.get_stats()["connections_num"] == before + 3
+    await settled(pool.close())
 
 
 async def test_a_call_can_be_cancelled_while_it_has_a_callers_pool_checked(
