@@ -17,6 +17,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
@@ -154,7 +155,7 @@ class PostgresDriver:
         if not alone and form.batching and (source.batches.queues or source.users >= source.alone):
             batches: Batches = source.batches
             few = source.users < source.alone
-            exchange, send = partial(self._exchange, form), partial(self.asend, form, params, alone=True)
+            exchange, send = partial(self._exchange, form), partial(self._asend_alone, form, params, time.monotonic())
             return await batches.send_together(exchange, form.batching, params, send, may_be_alone=few)
         since, connection, error = time.monotonic(), None, None
         try:
@@ -171,6 +172,16 @@ class PostgresDriver:
             if connection is not None:
                 await source.putconn(connection)
         return await self._retrying(operation_of(form, params), since, error, is_async=True)
+
+    async def _asend_alone(
+        self, form: Form, params: Sequence[Any], since: float, failure: Exception | None
+    ) -> list[Row]:
+        """Send a call that began at `since` by itself; if a batch with it has failed, `failure` says why."""
+        if isinstance(failure, ConnectionLost):  # The batch was an attempt, and may have stored something.
+            error = copy(failure)  # Each call raises its own.
+            error.__cause__ = failure.__cause__
+            return await self._retrying(operation_of(form, params), since, error, is_async=True)
+        return await self.asend(form, params, alone=True)
 
     async def _exchange(self, form: Form, take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
         """Make the round trip of a batch, which is taken when there is a connection."""

@@ -4,8 +4,8 @@ A queue has the calls of one kind. Calls with one key change one row. They are n
 cannot change a row twice, and they are taken in their order: a later one waits until the earlier one has returned.
 
 A batch is a task of its own, so that cancelling one call does not affect the others. It waits for a connection like any
-call, and then takes all that have gathered. If it is one, or the server refuses them, or there is no connection, each
-of them is sent alone, so that each fails, succeeds and is retried separately.
+call, and then takes all that have gathered. If it is one, or the batch fails, each of them is sent alone, so that each
+fails, succeeds and is retried separately. It learns of what the batch failed: a lost connection is a failed attempt.
 
 Must not know: connections, statements.
 """
@@ -38,11 +38,13 @@ class _Call:
         params: What it sends.
         key: The row that it changes; None if it changes none.
         answer: Its rows; None if it has to be sent alone.
+        failure: Why its batch failed, if it did.
     """
 
     params: Sequence[Any]
     key: Hashable
     answer: asyncio.Future[list[Row] | None]
+    failure: Exception | None = None
 
 
 class _Queue:
@@ -106,11 +108,11 @@ class Batches:
         exchange: Exchange,
         batching: Batching,
         params: Sequence[Any],
-        alone: Callable[[], Awaitable[list[Row]]],
+        alone: Callable[[Exception | None], Awaitable[list[Row]]],
         *,
         may_be_alone: bool,
     ) -> list[Row]:
-        """Send a call together with others and return its rows; `alone` sends it by itself.
+        """Send a call together with others and return its rows; `alone` sends it by itself, given why a batch failed.
 
         That is done if it `may_be_alone`, since few calls are underway, and no call waits that it would overtake, or
         after the batch has failed.
@@ -118,7 +120,7 @@ class Batches:
         key = batching.key(params) if batching.key else None
         queue = self.queues.get(batching)
         if may_be_alone and (queue is None or not queue.holds(key)):
-            return await alone()
+            return await alone(None)
         if queue is None:
             queue = self.queues[batching] = _Queue()
         call = _Call(params, key, asyncio.get_running_loop().create_future())
@@ -126,7 +128,7 @@ class Batches:
         self._begin_next(exchange, batching, queue)
         try:
             rows = await call.answer
-            return await alone() if rows is None else rows
+            return await alone(call.failure) if rows is None else rows
         finally:
             if not call.answer.cancelled() and call.answer.result() is None:
                 queue.leave([call])  # Until now, no later call with its key was sent.
@@ -152,6 +154,7 @@ class Batches:
     async def _send_batch(self, exchange: Exchange, batching: Batching, queue: _Queue) -> None:
         batch: list[_Call] | None = None
         answers: Sequence[list[Row]] = ()
+        failure: Exception | None = None
 
         def take() -> RoundTrip | None:
             nonlocal batch
@@ -161,12 +164,13 @@ class Batches:
         try:
             if rows := await exchange(take):
                 answers = batching.split(rows, [call.params for call in batch or ()])
-        except Exception:  # Each call finds out why when it is sent alone.
-            pass
+        except Exception as error:
+            failure = error
         finally:
             batch = queue.take() if batch is None else batch
             queue.leave([call for call in batch if answers or call.answer.cancelled()])
             for call, rows in zip_longest(batch, answers):
                 if not call.answer.cancelled():
+                    call.failure = failure
                     call.answer.set_result(rows)
             self._begin_next(exchange, batching, queue)

@@ -12,8 +12,10 @@ import psycopg
 import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_metadata
 
-from langgraph_checkpoint_custom import ClosedError, StorageError
+from langgraph_checkpoint_custom import ClosedError, ConnectionLost, PostgresSaver, StorageError
 from langgraph_checkpoint_custom.drivers.postgres_batching import Batches
+from langgraph_checkpoint_custom.drivers.postgres_errors import RetryPolicy
+from langgraph_checkpoint_custom.drivers.postgres_pools import ALONE
 from langgraph_checkpoint_custom.engine.operation import Batching, RoundTrip, Row
 from tests.behaviour.helpers import config
 from tests.drivers.batches import (
@@ -28,6 +30,7 @@ from tests.drivers.batches import (
     with_few,
 )
 from tests.faults.workload import WAITING
+from tests.proxy import Proxy
 from tests.stores import Client
 
 BROKEN: dict[str, tuple[str, Callable[[Client, str], Awaitable[Any]]]] = {
@@ -120,6 +123,36 @@ async def test_a_batch_whose_connection_is_lost_is_retried_call_by_call(postgres
             assert rows == [(f"t{number}",) for number in range(8)]
 
 
+async def test_a_lost_batch_is_reported_if_no_connection_can_be_made_any_more(
+    own_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its calls may have been executed."""
+    monkeypatch.setattr(RetryPolicy, "pause", RetryPolicy(attempts=2).pause)
+    with psycopg.connect(own_postgres_url, autocommit=True) as watcher:
+        watcher.execute(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_sleep(300); RETURN new; END $$"
+        )
+        watcher.execute(
+            "CREATE TRIGGER slow BEFORE INSERT ON langgraph_checkpoint.writes FOR EACH ROW EXECUTE FUNCTION slow()"
+        )
+        proxy = Proxy(own_postgres_url)
+        async with PostgresSaver(proxy.url, pool_timeout=1, connect_timeout=2) as saver:
+            await saver.aget_tuple(config("t"))
+            calls = [
+                asyncio.ensure_future(saver.aput_writes(config(f"t{number}", "id"), [("a", 1)], "task"))
+                for number in range(ALONE + 3)
+            ]
+            asleep = "SELECT query LIKE '%unnest%' FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+            while sorted(watcher.execute(asleep).fetchall()) != [(False,)] * ALONE + [(True,)]:
+                await asyncio.sleep(0.01)
+            proxy.close()
+            errors = await asyncio.gather(*calls, return_exceptions=True)
+            assert [isinstance(each, ConnectionLost) and each.unanswered for each in errors] == [True] * (ALONE + 3)
+            assert len({id(each) for each in errors}) == ALONE + 3
+        watcher.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+
+
 async def test_closing_ends_waiting_calls(postgres_url: str) -> None:
     saver = with_few(postgres_url)
     client = Client(saver, "async")
@@ -164,7 +197,7 @@ async def test_a_batch_that_is_cancelled_before_it_begins_keeps_no_call_waiting(
     async def exchange(take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
         return [[]] if take() else ()
 
-    async def alone() -> list[Row]:
+    async def alone(failure: Exception | None) -> list[Row]:
         return [("alone",)]
 
     def call(*, may_be_alone: bool) -> asyncio.Task[list[Row]]:
@@ -192,7 +225,7 @@ async def test_a_call_that_waits_for_an_earlier_one_with_its_key_begins_no_batch
         begun += 1
         return [[]] if take() else ()
 
-    async def alone(name: str) -> list[Row]:
+    async def alone(name: str, failure: Exception | None) -> list[Row]:
         sent.append(name)
         await goes_on.wait()
         return []
