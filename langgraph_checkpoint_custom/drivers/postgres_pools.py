@@ -228,25 +228,33 @@ class OwnPools(Connections):
 
     async def _live(self, found: _OwnLoopSource) -> None:
         """Open the pool of an event loop, and close it when the loop ends or the saver is closed."""
+        # A task of its own: before Python 3.12 `asyncio.wait_for`, with which the pool waits, may lose a cancellation.
+        opening = asyncio.ensure_future(self._open_pool_of(found))
         try:
-            await self._attempt(is_async=True)
-            try:
-                await found.pool.open(wait=True, timeout=self._opening_timeout)
-            except PoolTimeout as error:
-                raise self._too_few() from error
+            await asyncio.wait([opening])
+            opening.result()
             self._check_open()  # A concurrent `close` found nothing to close yet.
             found.opened.set_result(None)
             await asyncio.Event().wait()
         except (Exception, asyncio.CancelledError) as error:  # Not GeneratorExit: there is no loop then.
+            opening.cancel()
             loop = asyncio.get_running_loop()
             if self._loops.get(loop) is found:  # If the loop runs on anyway, the next call makes a new pool.
                 del self._loops[loop]
             try:
+                await asyncio.gather(opening, return_exceptions=True)
                 await found.pool.close()
             finally:  # Closing does not reach the connections if the pool's workers were cancelled as well.
                 found.finish()
             if isinstance(error, Exception):  # A cancellation would keep a connection that it has interrupted.
                 raise
+
+    async def _open_pool_of(self, found: _OwnLoopSource) -> None:
+        await self._attempt(is_async=True)
+        try:
+            await found.pool.open(wait=True, timeout=self._opening_timeout)
+        except PoolTimeout as error:
+            raise self._too_few() from error
 
     # Shared by sync and async
 

@@ -138,6 +138,33 @@ def test_several_loops_in_a_row_leave_the_connections_of_one(
     gc.collect()
 
 
+@pytest.mark.parametrize("steps", range(3))
+async def test_a_pool_that_is_cancelled_in_the_moment_in_which_it_opens_is_closed(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """As by `asyncio.run`, which cancels all tasks once and then waits for them: before Python 3.12, for ever."""
+    add = AsyncConnectionPool._add_to_pool
+
+    async def add_and_cancel(pool: Any, connection: Any) -> None:
+        monkeypatch.undo()
+        await add(pool, connection)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        life.cancel()
+
+    async with PostgresSaver(postgres_url) as saver:
+        monkeypatch.setattr(AsyncConnectionPool, "_add_to_pool", add_and_cancel)
+        call = asyncio.ensure_future(saver.aget_tuple(generate_config("t")))
+        while not (lives := [each for each in asyncio.all_tasks() if each.get_name().endswith("-life")]):
+            await asyncio.sleep(0)
+        (life,) = lives
+        await asyncio.wait([life], timeout=30)
+        assert life.done()
+        await asyncio.wait([call])
+        call.exception()
+        assert await saver.aget_tuple(generate_config("t")) is None
+
+
 async def test_a_broken_connection_of_the_caller_raises_and_is_not_retried(postgres_url: str) -> None:
     with proxied(postgres_url) as proxy, psycopg.connect(proxy.url, autocommit=True) as connection:
         saver = PostgresSaver(connection)
