@@ -47,7 +47,7 @@ class PostgresSaver(CheckpointSaver):
             loop.
         max_size: The largest number of connections in each pool.
         pool_timeout: Seconds to wait for a free connection of the pool.
-        connect_timeout: Seconds to wait for a new connection.
+        connect_timeout: Seconds to wait for a new connection, unless the connection string has a `connect_timeout`.
         prepare: Whether to prepare statements. By default the saver prepares them on direct connections, and not behind
             a pooler such as PgBouncer, where one client could run the statement of another.
         read_only: Whether to change nothing: in all sessions of the saver, PostgreSQL refuses to write

@@ -28,8 +28,8 @@ def check_conninfo(conninfo: object) -> str:
     return conninfo
 
 
-def resolve(address: Address) -> str:
-    """Return the connection string for the next connection."""
+def resolve(address: Address, connect_timeout: int) -> str:
+    """Return the connection string for the next connection, with `connect_timeout` in seconds if it has none."""
     given = address if isinstance(address, str) else address()
     if inspect.iscoroutine(given):
         given.close()
@@ -37,21 +37,21 @@ def resolve(address: Address) -> str:
             "an async function returns the connection string, so only the async methods work, and not in an event loop "
             "that cannot wait for sockets (the default on Windows)"
         )
-    return _with_limits(given)
+    return _with_limits(given, connect_timeout)
 
 
-async def aresolve(address: Address) -> str:
+async def aresolve(address: Address, connect_timeout: int) -> str:
     """Async version of `resolve`; a sync function runs on a worker, since it may use the network."""
     if isinstance(address, str):
-        return _with_limits(address)
+        return _with_limits(address, connect_timeout)
     given = address() if inspect.iscoroutinefunction(address) else await asyncio.to_thread(address)
-    return _with_limits(await given if inspect.isawaitable(given) else given)
+    return _with_limits(await given if inspect.isawaitable(given) else given, connect_timeout)
 
 
-def _with_limits(conninfo: object) -> str:
+def _with_limits(conninfo: object, connect_timeout: int) -> str:
     """Return a connection string, with limits on how long the network may be silent if it has none of its own."""
     given = conninfo_to_dict(check_conninfo(conninfo))
-    return make_conninfo(**{**KERNEL, **given})  # type: ignore[arg-type]  # It takes numbers, too.
+    return make_conninfo(**{**KERNEL, "connect_timeout": connect_timeout, **given})  # type: ignore[arg-type]  # It takes numbers, too.
 
 
 def _is_clear(conninfo: str) -> bool:

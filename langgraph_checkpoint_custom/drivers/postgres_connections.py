@@ -50,14 +50,10 @@ def connections_from(
             raise ConfigError(f"pool sizes must be 0 <= min_size <= max_size, not {min_size} and {max_size}")
         if isinstance(source, str):
             check_conninfo(source)
-        kwargs = {
-            **_OURS,
-            "connect_timeout": max(1, round(connect_timeout)),
-            "fallback_application_name": "langgraph-checkpoint-custom",
-        }
+        kwargs = {**_OURS, "fallback_application_name": "langgraph-checkpoint-custom"}
         sessions = Sessions(own=True, prepare=prepare, read_only=read_only)
         sizes = {"min_size": min_size, "max_size": max_size, "timeout": pool_timeout}
-        return OwnPools(source, sessions, kwargs, **sizes), sessions
+        return OwnPools(source, sessions, kwargs, max(1, round(connect_timeout)), **sizes), sessions
     sessions = Sessions(own=False, prepare=prepare, read_only=False)
     if isinstance(source, (ConnectionPool, AsyncConnectionPool, Connection, AsyncConnection)):
         return Callers(source), sessions

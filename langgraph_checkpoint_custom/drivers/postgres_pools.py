@@ -146,18 +146,22 @@ class OwnPools(Connections):
         address: The connection string, or a function that returns one.
         sessions: Finds out about each new session.
         kwargs: psycopg's arguments for each connection.
+        connect_timeout: Seconds to wait for a connection, unless the connection string says how long.
         options: Arguments of each pool: its sizes and its timeout.
     """
 
-    def __init__(self, address: Address, sessions: Sessions, kwargs: dict[str, Any], **options: Any) -> None:
-        self._address = address
+    def __init__(
+        self, address: Address, sessions: Sessions, kwargs: dict[str, Any], connect_timeout: int, **options: Any
+    ) -> None:
+        self._resolve = partial(resolve, address, connect_timeout)
+        self._aresolve = partial(aresolve, address, connect_timeout)
         self._sessions = sessions
         self._kwargs = kwargs
         name = f"{POOL_NAME}-{next(_NUMBERS)}"
         options |= {"kwargs": kwargs, "name": name, "reconnect_timeout": RECONNECT_TIMEOUT, "open": False}
         self._options = options
         # A pool waits for its first connections, or else it would make one more for the waiting call.
-        self._opening_timeout: float = max(options["timeout"], kwargs.get("connect_timeout", 0))
+        self._opening_timeout: float = max(options["timeout"], connect_timeout)
         self._closed = False
         self._pool: SyncPool | None = None
         self._opening = threading.Lock()  # For the first use by several OS threads; unused later.
@@ -194,7 +198,7 @@ class OwnPools(Connections):
 
         find_out()
         hooks: dict[str, Any] = {"configure": self._inspect, "reconnect_failed": _retry_if_awaited}
-        pool = _OwnPool(partial(resolve, self._address), find_out, **hooks, **self._options)
+        pool = _OwnPool(self._resolve, find_out, **hooks, **self._options)
         try:
             pool.open(wait=True, timeout=self._opening_timeout)
         except PoolTimeout as error:
@@ -219,7 +223,7 @@ class OwnPools(Connections):
         found = self._loops.get(loop)
         if found is None:
             find_out = partial(self._attempt, is_async=True)
-            found = _OwnLoopSource(find_out, self._sessions, partial(aresolve, self._address), self._options)
+            found = _OwnLoopSource(find_out, self._sessions, self._aresolve, self._options)
             self._loops[loop] = found
             found.life = loop.create_task(self._live(found), name=f"{POOL_NAME}-life")
             found.life.add_done_callback(found.ended)
@@ -261,7 +265,7 @@ class OwnPools(Connections):
     async def _attempt(self, *, is_async: bool) -> None:
         """Connect as the pool does, to find out why it has no connection."""
         kind: Any = AsyncConnection if is_async else Connection
-        address = await aresolve(self._address) if is_async else resolve(self._address)
+        address = await self._aresolve() if is_async else self._resolve()
         connection = await settled(kind.connect(address, **self._kwargs))
         try:
             await self._sessions.inspect(connection)

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +47,20 @@ async def test_first_calls_on_a_network_that_drops_packets_fail_together(
             proxy.connections_to_ignore = 0
             monkeypatch.undo()
             await fill(client, "t")
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_connection_string_may_say_how_long_to_wait_for_a_connection(
+    postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RetryPolicy, "pause", RetryPolicy(attempts=1).pause)
+    with faulty(postgres_url) as proxy:
+        proxy.connections_to_ignore = 1_000
+        async with PostgresSaver(f"{proxy.url}&connect_timeout=2", connect_timeout=30) as saver:
+            since = time.monotonic()
+            with pytest.raises(ConnectionLost, match="timeout expired"):
+                await Client(saver, api).get_tuple(config("t"))
+            assert time.monotonic() - since < 20
 
 
 @pytest.mark.parametrize("api", APIS)
