@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -21,6 +22,7 @@ from langgraph_checkpoint_custom import ConfigError, PostgresSaver, StorageError
 from langgraph_checkpoint_custom.drivers.either import settled
 from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.conftest import APIS
+from tests.faults.workload import WAITING
 from tests.stores import Client
 
 SOURCES = ("ConnectionPool", "AsyncConnectionPool", "Connection", "AsyncConnection")
@@ -334,3 +336,25 @@ async def test_what_needs_its_own_transaction_is_refused_in_a_callers_one(
             async with saver.claim("thread"):
                 pass
             assert (await asyncio.to_thread(export_file, saver, path)).threads
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+async def test_a_claim_that_is_cancelled_while_it_is_taken_is_released(postgres_url: str, kind: str) -> None:
+    """On a sync pool or connection, the call goes on after that: it waits for the thread's lock."""
+    lock = "SELECT pg_advisory_xact_lock(hashtextextended('t', hashtextextended('langgraph_checkpoint', 0)))"
+    async with brought(kind, postgres_url, autocommit=True) as source, PostgresSaver(source) as saver:
+        await saver.aget_tuple(generate_config("t"))  # Checks the tables.
+        with psycopg.connect(postgres_url) as other, psycopg.connect(postgres_url, autocommit=True) as watcher:
+            other.execute(lock)
+            taking = asyncio.ensure_future(saver.claim("t", ttl_seconds=3600).__aenter__())
+            while not watcher.execute(WAITING).fetchall():
+                await asyncio.sleep(0.01)
+            taking.cancel()
+            await asyncio.sleep(0.1)  # On a pool, its release is sent, and finds nothing yet.
+            other.rollback()
+            await asyncio.wait([taking])
+            assert taking.cancelled()
+            ends = time.monotonic() + 30
+            while watcher.execute(f"{WAITING} UNION ALL SELECT 1 FROM langgraph_checkpoint.claims").fetchall():
+                assert time.monotonic() < ends
+                await asyncio.sleep(0.01)
