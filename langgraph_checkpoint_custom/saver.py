@@ -65,7 +65,7 @@ from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread, threads_of_runs
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
-from langgraph_checkpoint_custom.operations.pages import asked_page, page_below
+from langgraph_checkpoint_custom.operations.pages import asked_page, at_one_time, page_below
 from langgraph_checkpoint_custom.operations.read import (
     NextVersion,
     PageReply,
@@ -644,7 +644,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _list_page(self, page: Page, conditions: Sequence[Condition]) -> Operation[PageReply]:
         found = list_page(self._dialect, self._codec, self.get_next_version, page, conditions)
         found.all_servers = page.thread_id is None
-        return found
+        return at_one_time(found, page)
 
     def _delete_for_runs(self, run_ids: Sequence[str]) -> Operations[None]:
         ids = texts("run_id", run_ids, MAX_ID)

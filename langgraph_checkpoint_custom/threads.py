@@ -56,7 +56,7 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     thread_exists,
     threads_page,
 )
-from langgraph_checkpoint_custom.operations.pages import asked_page
+from langgraph_checkpoint_custom.operations.pages import asked_page, at_one_time
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
 from langgraph_checkpoint_custom.operations.thread_states import (
     State,
@@ -269,7 +269,10 @@ class ThreadMethods(Lifecycle):
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = asked_page(config, before, limit, RECORDS)
         return self._pages(
-            lambda page: history_page(self._dialect, self._codec, page, conditions), page, limit, RECORDS
+            lambda page: at_one_time(history_page(self._dialect, self._codec, page, conditions), page),
+            page,
+            limit,
+            RECORDS,
         )
 
     ahistory = iterated(history)

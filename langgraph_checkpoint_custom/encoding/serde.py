@@ -324,10 +324,11 @@ class ExactSerializer(SerializerProtocol):
 
     def _argument(self, module: str, name: str, args: Sequence[Any] = ()) -> Any:
         """The class of a generic model's type argument, which may have arguments of its own."""
-        found: Any = self._load_of(module, name)
-        if not isinstance(found, type) and module == "builtins":
+        load = self._load_of(module, name)
+        found: Any = load
+        if not isinstance(load, type) and module == "builtins":
             found = find(module, name)
-        elif not isinstance(found, type):
+        elif not isinstance(load, type):
             found = self._allowlist.find(module, name, name.partition("[")[0] if args else name)
         return found[tuple([self._argument(*each) for each in args])] if args else found
 

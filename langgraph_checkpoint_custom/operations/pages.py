@@ -21,12 +21,13 @@ from typing import NamedTuple, TypeVar
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.engine.operation import Steps, one_trip
+from langgraph_checkpoint_custom.engine.operation import Operation, Steps, one_trip
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Ahead, Page, before_id, key_of, right_above
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 AnyPage = TypeVar("AnyPage", ThreadPage, Page)
+T = TypeVar("T")
 
 # Keys of a thread that are read at once, if it has no more: for each row that is asked for, and at most. 1,000 keys are
 # on about 20 pages of the index.
@@ -105,6 +106,16 @@ def page_below(
 
 
 # Which checkpoints are read for a page
+
+
+def at_one_time(op: Operation[T], page: Page) -> Operation[T]:
+    """Have an operation read its page from one snapshot, also if that takes keys first, and then their rows.
+
+    Without it, a checkpoint that is deleted in between would be missing, and the one that was stored before that, too.
+    """
+    if page.thread_id is not None and page.checkpoint_ns is None:
+        op.access = "snapshot"
+    return op
 
 
 class Piece(NamedTuple):

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom import PostgresSaver, open_saver
-from langgraph_checkpoint_custom.operations import pages
+from langgraph_checkpoint_custom.operations import list_threads, pages, read
 from langgraph_checkpoint_custom.saver import PAGE
 from tests.behaviour.helpers import (
     CountingSerializer,
@@ -19,6 +19,7 @@ from tests.behaviour.helpers import (
     anywhere,
     checkpoint,
     config,
+    id_of,
     ids_of,
     metadata,
     put,
@@ -133,3 +134,26 @@ def test_a_list_leaves_the_settings_of_a_callers_transaction(postgres_url: str) 
             assert len(list(PostgresSaver(connection).list(anywhere(), filter={"step": 1}))) == 2
             found = [connection.execute(f"SHOW {name}".encode()).fetchone() for name in names]
             assert found == [(setting,) for setting in settings]
+
+
+@pytest.mark.parametrize("name", ["list", "history"])
+def test_a_page_of_all_namespaces_is_of_one_moment(
+    own_store: Store, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its keys are read first, and then the rows. In between, the newest checkpoint is replaced by the next one."""
+    with own_store.open() as saver, own_store.open() as other:
+        saver.setup()
+        first = saver.put(config(), checkpoint("1"), metadata(), {})
+        other.put(config(ns="child"), checkpoint("0"), metadata(), {})
+
+        def and_then(d: Any, page: Any) -> Any:
+            piece = yield from pages.piece_of(d, page)
+            other.put(first, checkpoint("2"), metadata(), {})
+            other.prune(["thread"])
+            return piece
+
+        for module in (read, list_threads):
+            monkeypatch.setattr(module, "piece_of", and_then)
+        found: Any = list(getattr(saver, name)(anywhere()))
+        assert [each.checkpoint_id if name == "history" else id_of(each) for each in found] == ["1", "0"]
+        assert ids_of(list(saver.list(config()))) == ["2"]

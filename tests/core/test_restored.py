@@ -642,7 +642,7 @@ def test_a_subclass_of_datetime_that_langgraph_has_written_is_text() -> None:
     stored = JsonPlusSerializer().dumps_typed([Moment(2024, 5, 6)])
     assert OURS.loads_typed(stored) == JsonPlusSerializer().loads_typed(stored) == ["2024-05-06T00:00:00"]
     with pytest.raises(UnreadableValue, match=r"Moment\.fromisoformat is never allowed"):
-        exact_serializer(strict_serde(None, [Moment])).loads_typed(stored)
+        exact_serializer(strict_serde(JsonPlusSerializer(), [Moment])).loads_typed(stored)
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
