@@ -74,7 +74,7 @@ async def test_each_operation_takes_as_many_round_trips_as_designed(postgres_url
             "list, one page": (1, lambda: client.all(generate_config("t"), limit=10)),
             "list, two pages": (2, lambda: client.all(generate_config("t"))),
             # The keys; where a search ends.
-            "list, a thread": (3, lambda: client.all(thread)),
+            "list, a thread": (4, lambda: client.all(thread)),
             "list, everything, filtered": (2, lambda: client.all(None, filter={"step": 1})),
             "list, limit 0": (0, lambda: client.all(None, limit=0)),
             "history": (1, lambda: client.history(last, ["log", "list"])),
