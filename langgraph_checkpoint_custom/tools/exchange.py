@@ -42,7 +42,7 @@ from langgraph_checkpoint_custom.errors import (
     ThreadBusy,
     ThreadExists,
 )
-from langgraph_checkpoint_custom.model.keys import flag, thread_text
+from langgraph_checkpoint_custom.model.keys import MAX_THREAD_ID, flag, texts, thread_text
 from langgraph_checkpoint_custom.operations.export_rows import (
     ExportStart,
     ImportedRow,
@@ -193,7 +193,7 @@ def import_file(
         CheckpointNotFound: The file does not have one of `threads`; the others are stored.
     """
     done = ExchangeReport()
-    seen, wanted = 0, set(threads or ())
+    seen, wanted = 0, set(texts("thread", () if threads is None else threads, MAX_THREAD_ID))
     # Also after an error, the threads that were read before it are stored.
     with _opened(Path(path), largest_row) as lines, _Import(done, replace, progress) as importing:
         head = lines.parse(next(lines, b"null"))
@@ -291,10 +291,11 @@ def _threads(
     savers = savers_of(saver, tenants)
     if threads is None:
         return (each for own in savers for each in _all_threads(own))
-    for thread_id in sorted(threads):
+    named = sorted(set(texts("thread", threads, MAX_THREAD_ID)))
+    for thread_id in named:
         if not any(own.thread_exists(thread_id) for own in savers):
             raise CheckpointNotFound(f"there is no thread {thread_id!r}")
-    return ((own, each, None) for own in savers for each in sorted(set(threads)) if own.thread_exists(each))
+    return ((own, each, None) for own in savers for each in named if own.thread_exists(each))
 
 
 def _all_threads(saver: CheckpointSaver) -> Iterator[tuple[CheckpointSaver, str, Sequence[str] | None]]:

@@ -303,7 +303,7 @@ class _Move:
         return report
 
     def _chosen(self, threads: Collection[str]) -> list[list[str]]:
-        chosen = sorted(set(threads))
+        chosen = sorted(set(texts("thread", threads, MAX_THREAD_ID)))
         for thread_id in chosen:
             if not self._source.locations([thread_id]):
                 raise CheckpointNotFound(f"there is no thread {thread_id!r} in the source")

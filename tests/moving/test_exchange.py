@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor
 
@@ -620,3 +620,16 @@ def test_of_two_exports_to_one_file_the_later_one_is_complete(
         export_file(saver, path, progress=begin_another)
     assert import_file(other, path) == later[0]
     assert [file.name for file in tmp_path.glob("all*")] == ["all.zst"]
+
+
+def test_one_id_is_not_taken_for_its_letters(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
+    for thread_id in ("1", "2", "12"):
+        saver.put(config(thread_id), empty_checkpoint(), {}, {})
+    file = tmp_path / "threads.zst"
+    one: Any = "12"
+    with pytest.raises(TypeError, match=r"write \['12'\]"):
+        export_file(saver, file, threads=one)
+    export_file(saver, file)
+    with pytest.raises(TypeError, match=r"write \['12'\]"):
+        import_file(other, file, threads=one)
+    assert not other.thread_exists("1")
