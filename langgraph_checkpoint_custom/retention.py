@@ -89,7 +89,8 @@ class Retention:
     Without `older_than`, `keep_last` and `max_bytes`, only threads are swept whose time to live is over; see `set_ttl`.
 
     Attributes:
-        older_than: Threads in which nothing has been stored for this long are deleted.
+        older_than: Threads are deleted whose newest checkpoint, by its timestamp, is older. A copy, or a fork of an old
+            checkpoint, has that one's until a run goes on.
         keep_last: In the other threads, this number of the newest checkpoints of each namespace is kept; `prune` does
             the same with 1.
         max_bytes: Threads are kept, those with the latest activity first, while their stored values take at most this

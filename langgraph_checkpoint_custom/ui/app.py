@@ -122,7 +122,7 @@ def create_app(
         graph: With `write`, the compiled graph that answers interrupts; its checkpointer has to be `saver`.
         name: What to call the store in the head of each page; by default, where it is.
         token: A text without which nobody may enter: the address has to contain it at first, as `?token=…`, and a
-            cookie after that.
+            cookie after that, which only the process knows that gave it: with a token, use one process.
         hosts: The Host headers that are accepted, such as `localhost:8000`; by default all.
     """
     if graph is not None and not write:
