@@ -286,6 +286,8 @@ NOT_DISTRIBUTED = {
     "test_a_name_that_does_not_fit_is_refused_once": "the message does not name the channel of a value",
     "test_it_does_not_affect_the_other_calls_of_its_batch": "there are no batches",
     "test_each_operation_takes_as_many_round_trips_as_designed": "get_tuple, put and copies take others",
+    "test_a_claim_that_is_cancelled_while_it_is_taken_is_released": "the lock is taken where the rows are",
+    "test_a_sweep_leaves_a_thread_whose_lock_is_held_for_too_long": "the lock is taken where the rows are",
     "test_the_round_trips_of_operations_on_a_whole_store": "an export reads thread by thread",
     "test_small_threads_are_imported_in_batches": "an import stores thread by thread",
     "test_an_import_does_not_wait_for_one_thread_with_the_locks_of_others": "an import stores thread by thread",
