@@ -62,6 +62,8 @@ IDLE = 32
 IMPATIENCE = 5
 # Seconds between two looks at the path of the open file: a look takes as long as a tenth of a small put.
 LOOK = 0.1
+# Bytes of the WAL file that stay when SQLite begins it anew. While reads of other calls follow one another, it grows.
+KEPT_WAL = 16_000_000
 # How often opening is tried after the errors in `UNSETTLED`: half a second in all, because a broken disk stays broken.
 OPENINGS = 10
 # The parent's connections that a fork could not close. To close them in the child could delete the parent's WAL.
@@ -387,6 +389,7 @@ class SqliteConnections:
             if alone:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute(f"PRAGMA journal_size_limit = {KEPT_WAL}")
             if read_only:
                 connection.execute("PRAGMA query_only = 1")
         except BaseException:

@@ -1,4 +1,7 @@
-"""Space of deleted rows: a SQLite file that the saver has created gives it back, other files stay as they are."""
+"""Space of deleted rows: a SQLite file that the saver has created gives it back, other files stay as they are.
+
+That of the WAL file is given back in any file.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_checkpoint_custom import Retention, SqliteSaver
+from langgraph_checkpoint_custom.drivers.sqlite_connections import KEPT_WAL
 from langgraph_checkpoint_custom.operations.delete import KEEPS_FREE, STEP, give_back_pages
 from tests.behaviour.helpers import checkpoint, config, metadata, noise
 from tests.conftest import APIS
@@ -77,3 +81,17 @@ def test_files_that_the_saver_has_not_created_are_not_changed(tmp_path: Path, wh
     mode, after, free = pages(path)
     assert (mode, after) == (0, before)
     assert free > 200
+
+
+def test_a_wal_file_that_has_grown_during_a_read_becomes_small_again(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    wal = tmp_path / "new.db-wal"
+    with SqliteSaver(path, synchronous="OFF") as saver:
+        fill(saver, 1)
+        with closing(sqlite3.connect(path)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM checkpoints").fetchall()
+            fill(saver, KEPT_WAL // 80_000)
+            assert wal.stat().st_size > KEPT_WAL
+        fill(saver, 2)  # The first one moves the WAL into the file, the next one begins it anew.
+        assert 0 < wal.stat().st_size <= KEPT_WAL
