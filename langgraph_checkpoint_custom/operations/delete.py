@@ -63,7 +63,7 @@ def delete_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
     Idempotent: yes.
     Source: BaseCheckpointSaver.delete_thread.
     """
-    yield d.ask("delete_thread", lock="exclusive", thread_id=thread_id)
+    yield d.ask("delete_thread", lock="exclusive", thread_id=thread_id, checkpoints=None)
 
 
 @operation("write")

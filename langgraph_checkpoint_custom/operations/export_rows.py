@@ -284,7 +284,7 @@ def _import_locked(d: SqlDialect, thread: ImportedThread, replace: bool) -> Step
             raise ThreadExists(f"thread {thread_id!r} was not imported: it has checkpoints of its own")
         if not replace:
             raise ThreadExists(f"thread {thread_id!r} differs from the file, since it existed before")
-        yield d.ask("delete_thread", lock="exclusive", thread_id=thread_id)
+        yield d.ask("delete_thread", lock="exclusive", thread_id=thread_id, checkpoints=None)
     for page in _pages(rows()):
         yield d.import_rows(thread_id, [(row.kind, _params(d, row.cells)) for row in page])
     yield d.ask("release_claim", thread_id=thread_id, claim=token)

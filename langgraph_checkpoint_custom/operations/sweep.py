@@ -120,37 +120,26 @@ def sweep_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Polic
     if found is None:
         yield d.ask("drop_thread", thread_id=thread_id)
         return Swept()
-    if found.keep == 0:
-        # If a run has stored its next checkpoint since, the thread stays, and is visited again.
-        (is_gone, checkpoints, freed) = yield from _delete_counted(d, thread_id, found.checkpoints)
-        return Swept(found.applies, is_gone, checkpoints, freed)
+    sized = d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
     removal = (yield from decide(d, thread_id, partial(superseded, keep=found.keep))) if found.keep else None
+    if found.keep == 0 or (removal and removal.empties()):  # Or they are all hidden.
+        # If a run has stored its next checkpoint since, the thread stays, and is visited again.
+        deleted = d.ask("delete_thread", thread_id=thread_id, checkpoints=found.checkpoints)
+        counted, others, *_ = yield one_trip([sized, deleted])
+        total = Total(map(SizeRow._make, counted))
+        return Swept(found.applies) if others else Swept(found.applies, 1, total.rows["checkpoint"], total.bytes)
     again = d.ask("rearm_thread", thread_id=thread_id, due_at=found.due_at, seen=found.seen)
     if removal is None or not removal.changes():
         yield again
         return Swept(found.applies)
-    sizes = d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL).statements
-    if removal.empties():  # They were all hidden.
-        again = d.ask("delete_all_writes", thread_id=thread_id)
+    sizes = sized.statements
     last = [*again.statements, *sizes]
     if removal.blobs:  # Their chunks are deleted later.
         (before,) = yield from remove(d, thread_id, removal, first=sizes)
         *_, after = yield again._replace(statements=last)
     else:
         before, *_, after = yield from remove(d, thread_id, removal, first=sizes, more=last)
-    return Swept(found.applies, not after, removal.chosen_visible(), max(0, _bytes(before) - _bytes(after)))
-
-
-def _delete_counted(d: SqlDialect, thread_id: str, checkpoints: int) -> Steps[tuple[bool, int, int]]:
-    """Delete all rows of a thread, if it has this number of checkpoints. Its lock is held.
-
-    Returns whether it has, how many checkpoints were not hidden, and the bytes of all values.
-
-    Round trips: 1.
-    """
-    ((reply,), *_) = yield d.ask("delete_counted", thread_id=thread_id, checkpoints=checkpoints)
-    is_gone, visible, freed = reply
-    return bool(is_gone), visible, int(freed)
+    return Swept(found.applies, 0, removal.chosen_visible(), max(0, _bytes(before) - _bytes(after)))
 
 
 @operation("read")
@@ -215,17 +204,14 @@ def look_at_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Pol
     found = yield from _verdict(d, codec, thread_id, policy, now)
     if found is None:
         return Swept()
-    if found.keep == 0:
-        (sizes,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
-        total = Total(map(SizeRow._make, sizes))
-        return Swept(found.applies, 1, total.rows["checkpoint"], total.bytes, would_delete=[(d.tenant, thread_id)])
     removal = None
     if found.keep and found.exceeds is not False:
         removal = yield from decide(d, thread_id, partial(superseded, keep=found.keep))
-    if removal is None:
-        return Swept(found.applies)
-    gone = [(d.tenant, thread_id)] if removal.empties() else []
-    return Swept(found.applies, len(gone), removal.chosen_visible(), would_delete=gone)
+    if found.keep == 0 or (removal and removal.empties()):
+        (sizes,) = yield d.ask("sizes", **d.only(thread_id)._asdict(), most=ALL)
+        total = Total(map(SizeRow._make, sizes))
+        return Swept(found.applies, 1, total.rows["checkpoint"], total.bytes, would_delete=[(d.tenant, thread_id)])
+    return Swept(found.applies, 0, removal.chosen_visible() if removal else 0)
 
 
 class _Visit(NamedTuple):
@@ -400,5 +386,5 @@ def delete_unless_it_fits(d: SqlDialect, thread_id: str, room: int) -> Steps[boo
     ((checkpoints,),) = counted
     if checkpoints and (labels or _bytes(sizes) <= room):
         return False
-    is_gone, *_ = yield from _delete_counted(d, thread_id, checkpoints)
-    return is_gone
+    others, *_ = yield d.ask("delete_thread", thread_id=thread_id, checkpoints=checkpoints)
+    return not others

@@ -57,8 +57,7 @@ class PostgresDialect(SqlDialect):
     sent_for: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
         {
             # A checkpoint that is stored beside the deletion stays, and with it the row of the thread.
-            "delete_thread": ("delete_thread", "drop_thread", "arm_thread"),
-            "delete_counted": ("delete_counted", "arm_thread"),
+            "delete_thread": ("delete_thread", "arm_thread"),
             "drop_thread": ("drop_thread", "arm_thread"),
             "delete_checkpoints": ("delete_writes", "delete_checkpoints", "cut_from_deleted"),
             "searchable_make": ("searchable_drop", "searchable_make", "searchable_make_view"),

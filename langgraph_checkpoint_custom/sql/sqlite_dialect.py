@@ -31,16 +31,6 @@ _KEY_COLUMNS = {2: ("checkpoint_ns", "checkpoint_id"), 3: ("checkpoint_ns", "cha
 WRITES = 64
 
 
-# What deletes a thread: one statement for each table.
-_DELETE_THREAD = (
-    "delete_thread",
-    "delete_thread_writes",
-    "delete_thread_blobs",
-    "delete_thread_labels",
-    "drop_thread",
-)
-
-
 class SqliteDialect(SqlDialect):
     """The statements of `sqlite/`."""
 
@@ -52,8 +42,10 @@ class SqliteDialect(SqlDialect):
     first_put_is_complete = False
     sent_for = MappingProxyType(
         {
-            "delete_thread": _DELETE_THREAD,
-            "delete_counted": ("delete_counted", *_DELETE_THREAD),
+            "delete_thread": (
+                "delete_thread",
+                *("delete_thread_writes", "delete_thread_blobs", "delete_thread_labels", "drop_thread"),
+            ),
             "delete_checkpoints": ("delete_writes", "delete_checkpoints"),
             # A transaction holds the one write lock from its start.
             "schema_lock": (),

@@ -51,11 +51,6 @@ WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkp
 AND
 -- include: by_runs
 
--- name: delete_all_writes
--- Those of a thread that has no checkpoint left, because nothing refers to them.
-DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
-AND NOT EXISTS (SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s)
-
 -- name: delete_early_writes
 -- Writes after an id whose checkpoint does not exist.
 DELETE FROM langgraph_checkpoint.writes AS w

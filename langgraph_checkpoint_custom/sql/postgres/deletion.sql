@@ -1,47 +1,25 @@
 -- Deleting and pruning: what differs from common/deletion.sql.
 
 -- name: delete_thread
+-- With the row of the thread. If a number of checkpoints is given, with hidden ones, only a thread that still has that
+-- number: a row says that it has another one.
 -- differs: one statement, so that it deletes the rows of one snapshot. A transaction that stores single rows takes no
 -- lock; what it stores concurrently is complete, and either remains in all tables or is deleted from all.
-WITH writes AS (
-    DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
-), blobs AS (
-    DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
-), labels AS (
-    DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s
-)
-DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
-
--- name: delete_counted
--- delete_thread with the row of the thread, if it still has this number of checkpoints, with hidden ones. The row says
--- whether it had, how many of those that are deleted were visible, and the bytes of all values.
--- differs: one statement, as delete_thread. A checkpoint that was stored since they were counted keeps all of them.
--- RETURNING would read each row once more.
 WITH counted AS MATERIALIZED (
-    SELECT
-        count(*) = %(checkpoints)s AS holds, count(*) FILTER (WHERE NOT hidden) AS visible,
-        coalesce(sum(length(checkpoint) + length(metadata)), 0) AS bytes
+    SELECT count(*) = coalesce(%(checkpoints)s::bigint, count(*)) AS holds
     FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
-), checkpoints AS (
-    DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
-), writes AS (
-    DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
-), blobs AS (
-    DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
-), labels AS (
-    DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
 ), arming AS (
     DELETE FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
+), labels AS (
+    DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
+), blobs AS (
+    DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
+), writes AS (
+    DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
+), checkpoints AS (
+    DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
 )
-SELECT
-    holds,
-    CASE WHEN holds THEN visible ELSE 0 END,
-    CASE WHEN holds THEN
-        bytes
-        + (SELECT coalesce(sum(length(value)), 0) FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s)
-        + (SELECT coalesce(sum(length(value)), 0) FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s)
-    ELSE 0 END
-FROM counted
+SELECT 1 FROM counted WHERE NOT holds
 
 -- name: threads_of_runs
 -- The threads in which the runs have stored something.

@@ -1,7 +1,7 @@
 -- Deleting and pruning: what differs from common/deletion.sql.
 
 -- name: delete_thread
--- differs: one statement for each table.
+-- differs: one statement for each table. Nothing was stored since the checkpoints were counted.
 DELETE FROM checkpoints WHERE thread_id = :thread_id
 
 -- name: delete_thread_writes
@@ -15,15 +15,6 @@ DELETE FROM blobs WHERE thread_id = :thread_id
 -- name: delete_thread_labels
 -- differs: as delete_thread_writes.
 DELETE FROM labels WHERE thread_id = :thread_id
-
--- name: delete_counted
--- differs: it only counts; the statements of delete_thread follow. Nothing was stored since the checkpoints were counted.
-SELECT
-    true,
-    (SELECT count(*) FROM checkpoints WHERE thread_id = :thread_id AND NOT hidden),
-    (SELECT coalesce(sum(length(checkpoint) + length(metadata)), 0) FROM checkpoints WHERE thread_id = :thread_id)
-    + (SELECT coalesce(sum(length(value)), 0) FROM writes WHERE thread_id = :thread_id)
-    + (SELECT coalesce(sum(length(value)), 0) FROM blobs WHERE thread_id = :thread_id)
 
 -- name: threads_of_runs
 -- The threads in which the runs have stored something. With statistics of few runs, SQLite 3.53 would read the tables.
