@@ -26,6 +26,7 @@ from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_m
 from langgraph_checkpoint_custom.model.outline import BlobPlace, Copies, Outline, branch, reading_names
 from langgraph_checkpoint_custom.operations.delete import DECISION_BYTES, chunks_of, sends_for
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
+from langgraph_checkpoint_custom.operations.sizes import ALL
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Metadata keys of the checkpoint that a forked thread starts from.
@@ -83,8 +84,8 @@ def fork_thread(
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint, Contention.
     """
     both: dict[str, Any] = {"thread_id": source, "target": target}
-    asked = d.ask("select_outline", lock="shared", **both), d.ask("select_outline", thread_id=target)
-    outlined, there, others = yield one_trip([*asked, d.ask("select_not_in_source", **both)])
+    asked = d.ask("select_outline", "select_not_in_source", lock="shared", **both, limit=ALL)
+    outlined, others, there = yield one_trip([asked, d.ask("select_outline", thread_id=target, limit=ALL)])
     sends = yield from sends_for(d, source, outlined)
     outline = yield from offload(len(outlined) * DECISION_BYTES, Outline, outlined, None, sends)
     point = outline.root(checkpoint_id, run_id)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
@@ -44,6 +45,7 @@ from langgraph_checkpoint_custom.model.outline import (
     superseded,
 )
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
+from langgraph_checkpoint_custom.operations.sizes import ALL
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Of this number of pages of a SQLite file, one may stay free: what is stored next uses it.
@@ -152,13 +154,14 @@ def _decide(
     Round trips: 1, or 2 if there are checkpoints older than format 4.
     """
     names = ["select_outline", "select_labels", *(["select_written"] if run_ids else [])]
-    rows, labels, *written = yield d.ask(*names, lock="exclusive", thread_id=thread_id, run_ids=d.array(run_ids))
+    params: dict[str, Any] = {"thread_id": thread_id, "limit": ALL, "run_ids": d.array(run_ids)}
+    rows, labels, *written = yield d.ask(*names, lock="exclusive", **params)
     removal = yield from _removal(d, thread_id, choose, rows, labels)
     return removal, [(checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id in chain(*written)]
 
 
 def decide(
-    d: SqlDialect, thread_id: str, choose: Callable[[Outline], Set[Place]], most: int | None = None
+    d: SqlDialect, thread_id: str, choose: Callable[[Outline], Set[Place]], most: int = ALL - 1
 ) -> Steps[Removal | None]:
     """Decide what becomes of a thread, without a lock, or with one that is held already.
 
@@ -166,11 +169,8 @@ def decide(
 
     Round trips: 1, or 2 if there are checkpoints older than format 4.
     """
-    outlined = d.ask("select_outline", thread_id=thread_id)
-    if most is not None:
-        outlined = d.ask("select_short_outline", thread_id=thread_id, limit=most + 1)
-    rows, labels = yield one_trip([outlined, d.ask("select_labels", thread_id=thread_id)])
-    if not rows or (most is not None and len(rows) > most):
+    rows, labels = yield d.ask("select_outline", "select_labels", thread_id=thread_id, limit=most + 1)
+    if not 0 < len(rows) <= most:
         return None
     return (yield from _removal(d, thread_id, choose, rows, labels))
 

@@ -77,7 +77,7 @@ def test_a_thread_stays_if_its_outline_says_so_whether_that_is_read_or_not(rando
     decides = max(outline.labels, default=None), len(outline.namespaces), None if any(hidden) else len(hidden) or None
     replies: dict[str, Any] = {
         "select_visit": [("", "", "", b"", "", "", "", b"", 0.0, None, None, *decides)],
-        "select_short_outline": [*outline.rows.values()],
+        "select_outline": [*outline.rows.values()],
         "select_labels": [(name, *place) for name, place in outline.labels.items()],
         "select_sends": outline.sends,
     }

@@ -22,6 +22,7 @@ from langgraph_checkpoint_custom.operations.delete import changes
 from langgraph_checkpoint_custom.operations.doctor import TABLES as DOCTORS
 from langgraph_checkpoint_custom.operations.inspector import counts_of_thread
 from langgraph_checkpoint_custom.operations.pages import first_page
+from langgraph_checkpoint_custom.operations.sizes import ALL
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.plans.conftest import SHORT
 
@@ -282,7 +283,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "put with references": put_with_references(d),
         "threads of runs": d.ask("threads_of_runs", run_ids=d.array(["run7-3"])),
         "outline": d.ask(
-            "select_outline", "select_labels", "select_written", thread_id="t7", run_ids=d.array(["run7-3"])
+            "select_outline", "select_labels", "select_written", thread_id="t7", limit=ALL, run_ids=d.array(["run7-3"])
         ),
         "sends": d.ask("select_sends", thread_id="t7"),
         "chunks": d.select_chunks("t7", pruned.blobs),
@@ -295,7 +296,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "copy": copied(d, "t7", "new"),
         "delete a thread": d.ask("delete_thread", lock="exclusive", thread_id="t7", checkpoints=None),
         "places": d.ask("select_checkpoint_ids", thread_id="t7"),
-        "outline of a short thread": d.ask("select_short_outline", thread_id="t7", limit=101),
+        "outline of a short thread": d.ask("select_outline", thread_id="t7", limit=101),
         "delete an expired thread": d.ask("delete_thread", lock="exclusive", thread_id="t7", checkpoints=size),
         "fork": forked(d, "t7", "new", copies, copies.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
         "move labels": d.ask("move_labels", **Key("t7", "", "000050")._asdict(), new_id="000051"),

@@ -25,6 +25,7 @@ from langgraph_checkpoint_custom.model.keys import Ahead, Key
 from langgraph_checkpoint_custom.model.outline import Removal, of_runs
 from langgraph_checkpoint_custom.operations.delete import changes
 from langgraph_checkpoint_custom.operations.pages import first_page
+from langgraph_checkpoint_custom.operations.sizes import ALL
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
@@ -155,7 +156,7 @@ def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[s
     removal = Removal(outline, of_runs(outline, {"run7-3"}))
     ids = POSTGRES.array(run_ids)
     names = "select_outline", "select_labels", "select_written"
-    deletions = [POSTGRES.ask(*names, thread_id=thread_id, run_ids=ids) for thread_id in threads]
+    deletions = [POSTGRES.ask(*names, thread_id=thread_id, limit=ALL, run_ids=ids) for thread_id in threads]
     for thread_id in threads:
         deletions += POSTGRES.delete_blobs(thread_id, removal.blobs), changes(POSTGRES, thread_id, removal, {}, run_ids)
     with connected(postgres_store, owner=owner) as connection:

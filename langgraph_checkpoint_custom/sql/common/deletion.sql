@@ -2,19 +2,11 @@
 -- read what it decides by, and change rows by their keys. A row that is stored meanwhile, without the thread's lock, has
 -- none of these keys.
 
--- fragment: outline
+-- name: select_outline
 -- The cells of each `OutlineRow`.
 SELECT checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
     -- include: lists_as_json
-FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
-
--- name: select_outline
--- include: outline
-
--- name: select_short_outline
--- select_outline of a thread that has fewer than `limit` checkpoints.
--- include: outline
-LIMIT %(limit)s
+FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s LIMIT %(limit)s
 
 -- name: select_sends
 -- The checkpoints whose writes have sends.
