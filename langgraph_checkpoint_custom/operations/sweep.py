@@ -186,12 +186,10 @@ def rearm_threads(d: SqlDialect, kept: Sequence[Verdict]) -> Steps[None]:
 def put_off(d: SqlDialect, thread_id: str, due_at: float) -> Steps[None]:
     """Say when to visit a thread again that cannot be read.
 
-    Round trips: 2; 1 if it has no row.
+    Round trips: 1.
     Idempotent: yes.
     """
-    (rows,) = yield d.ask("select_arming", thread_id=thread_id)
-    if rows:
-        yield d.ask("rearm_thread", thread_id=thread_id, due_at=due_at, seen=rows[0][0])
+    yield d.ask("rearm_thread", thread_id=thread_id, due_at=due_at, seen=None)
 
 
 @operation("read")

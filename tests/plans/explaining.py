@@ -164,7 +164,6 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "threads to hasten": (armed(d, range(1, 1_900, 400), "hasten_threads"), 12),
         "threads left": (armed(d, range(1, 1_900, 400), "select_later"), 12),
         "ids of threads": (d.ask("thread_ids", **ALL_THREADS._asdict(), threads=500), 510),
-        "when a thread is due": (RoundTrip([d.statement("select_arming", thread_id="t7")]), 1),
         # Of 4,000 checkpoints the newest six, its namespace twice, and the row of the thread.
         "thread that a sweep visits": (
             d.ask("select_visit", thread_id="t0", limit=101, even_hidden=False, counted=6),

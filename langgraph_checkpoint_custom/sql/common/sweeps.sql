@@ -108,19 +108,15 @@ AND checkpoint_id >= %(bottom)s AND checkpoint_id < %(top)s
 AND (checkpoint_id, thread_id) > (%(bottom)s, %(thread_id)s)
 ORDER BY checkpoint_id, thread_id LIMIT %(limit)s
 
--- name: select_arming
--- When a thread is due.
-SELECT due_at FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s
-
 -- name: select_metadata
 SELECT metadata_type, metadata FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 
 -- name: rearm_thread
--- Says when to visit a thread again, unless its row is another one than that which was read, or is held. Then it stays
--- due. A thread that was deleted meanwhile has no row, and gets none.
+-- Says when to visit a thread again, unless its row is another one than that which was read, if one was, or is held. Then
+-- it stays due. A thread that was deleted meanwhile has no row, and gets none.
 UPDATE langgraph_checkpoint.threads SET due_at = %(due_at)s
-WHERE thread_id = %(thread_id)s AND due_at = %(seen)s AND thread_id IN (
+WHERE thread_id = %(thread_id)s AND due_at = coalesce(%(seen)s, due_at) AND thread_id IN (
     SELECT h.thread_id FROM langgraph_checkpoint.threads AS h WHERE h.thread_id = %(thread_id)s
     -- include: unless_held
 )
