@@ -262,8 +262,6 @@ CONTINUING = {
     "read_table_in_order",
     "read_as_before",
     "limit_waiting",
-    "wait_briefly",
-    "wait_as_before",
     "free_pages",
     "give_back_page",
     "select_sweep",

@@ -227,46 +227,27 @@ class ImportedThread(NamedTuple):
 
 
 @operation("transaction")
-def import_thread(
-    d: SqlDialect, thread_id: str, digest: str, rows: Callable[[], Iterator[ImportedRow]], replace: bool
-) -> Steps[bool]:
-    """Store a thread as it was exported, completely or not at all. If it exists already with these rows, do nothing.
+def import_threads(d: SqlDialect, threads: Sequence[ImportedThread], replace: bool) -> Steps[Sequence[bool] | None]:
+    """Store threads as they were exported, all of them or none. One that exists already with these rows stays.
 
-    Returns whether it was stored.
+    Returns whether each was stored; None if each has to be stored alone. With Citus, this transaction would be one of
+    several nodes. Or another transaction holds the lock of a thread: the threads whose locks this one has already would
+    wait as well. For the lock of one thread it waits.
 
     Args:
         d: The dialect.
-        thread_id: The thread.
-        digest: As in `ImportedThread`.
-        rows: As in `ImportedThread`.
+        threads: The threads.
         replace: Whether to replace a thread that has rows already. All its checkpoints have to be in the import.
 
     Round trips: for a new thread, 4, and on PostgreSQL one more for its lock; one for each page that is stored, and
-        one for each further page of 50 rows of a kind that is read again at the end.
+        one for each further page of 50 rows of a kind that is read again at the end. For several, as for the longest.
     Idempotent: yes.
     Raises: ThreadExists, ThreadBusy.
     """
-    yield d.ask(lock="exclusive", thread_id=thread_id)
-    return (yield from _import_locked(d, ImportedThread(thread_id, digest, rows), replace))
-
-
-@operation("transaction")
-def import_threads(d: SqlDialect, threads: Sequence[ImportedThread], replace: bool) -> Steps[Sequence[bool] | None]:
-    """Store threads as `import_thread` does, all of them or none; None if each has to be stored alone.
-
-    With Citus, this transaction would be one of several nodes: so each is.
-
-    Another transaction may hold the lock of a thread for long. This one waits for a moment only, so that the threads
-    whose locks it has already do not wait as well.
-
-    Round trips: as for the longest of the threads.
-    Idempotent: yes.
-    Raises: ThreadExists, ThreadBusy, Contention.
-    """
-    if d.layout == "citus":
+    if len(threads) == 1:
+        yield d.ask(lock="exclusive", thread_id=threads[0].thread_id)
+    elif d.layout == "citus" or any((yield d.ask_each("try_lock_thread", [{"thread_id": each[0]} for each in threads]))):
         return None
-    locks = [{"thread_id": each} for each in sorted(thread.thread_id for thread in threads)]  # As `ask` sorts them.
-    yield one_trip([d.ask("wait_briefly"), d.ask_each("lock_thread", locks), d.ask("wait_as_before")])
     return (yield from together([_import_locked(d, thread, replace) for thread in threads]))
 
 

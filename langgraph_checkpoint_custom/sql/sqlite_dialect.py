@@ -49,9 +49,8 @@ class SqliteDialect(SqlDialect):
             "delete_checkpoints": ("delete_writes", "delete_checkpoints"),
             # A transaction holds the one write lock from its start.
             "schema_lock": (),
-            "wait_briefly": (),
-            "wait_as_before": (),
             "lock_thread": (),
+            "try_lock_thread": (),
             "share_thread": (),
             "searchable_lock": (),
         }

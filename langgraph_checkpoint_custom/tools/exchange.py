@@ -49,7 +49,6 @@ from langgraph_checkpoint_custom.operations.export_rows import (
     ImportedThread,
     export_page,
     export_thread,
-    import_thread,
     import_threads,
     read_row,
 )
@@ -393,7 +392,8 @@ class _Import:
     def _store_alone(self, read: _Read) -> bool:
         d, driver, _ = read.saver.backend
         try:
-            return driver.run(import_thread(d, *read.thread, self._replace))
+            (is_stored,) = driver.run(import_threads(d, [read.thread], self._replace)) or ()
+            return is_stored
         except StorageError as error:
             error.args = (f"thread {read.name}: {error}",)
             raise

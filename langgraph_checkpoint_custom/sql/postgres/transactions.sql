@@ -37,20 +37,12 @@ FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s
 SELECT count(*), pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0)))
 FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s
 
+-- name: try_lock_thread
+-- As lock_thread, but without waiting: a row says that another transaction has the lock.
+SELECT 1 WHERE NOT pg_try_advisory_xact_lock(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0)))
+
 -- name: limit_waiting
 -- SQLite has one writer at a time. A call that stores a row again waits if that row is being deleted. After this time the
 -- statement fails and each call is sent alone, so the others of the batch wait no longer. Deleting a thread of 1,000
 -- checkpoints takes 15 ms.
 SELECT set_config('lock_timeout', '100ms', true)
-
--- name: wait_briefly
--- As limit_waiting, for the locks of the threads of an import. The transaction may be the caller's, so the caller's limit
--- is kept meanwhile.
-SELECT
-    set_config('langgraph_checkpoint_custom.callers_lock_timeout', limited, true),
-    set_config('lock_timeout', '100ms', true)
-FROM (SELECT current_setting('lock_timeout') AS limited OFFSET 0) AS caller
-
--- name: wait_as_before
--- As wait_briefly. Gives the transaction its limit back.
-SELECT set_config('lock_timeout', current_setting('langgraph_checkpoint_custom.callers_lock_timeout'), true)
