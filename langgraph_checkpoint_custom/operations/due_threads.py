@@ -152,11 +152,8 @@ def due_page(d: SqlDialect, now: float, after: Due) -> Steps[tuple[Sequence[str]
     return ids, (rows[-1][1], ids[-1]) if len(rows) == DUE else None
 
 
-class Grown(NamedTuple):
-    """Where new checkpoints are: those of the first range begin after this thread."""
-
-    ranges: Sequence[Range]
-    thread_id: str = ""
+Grown = Sequence[tuple[Range, str]]
+"""Where new checkpoints are: in ranges of ids, each of which begins after a thread."""
 
 
 def grown_since(started_at: float, now: float) -> Grown:
@@ -164,7 +161,7 @@ def grown_since(started_at: float, now: float) -> Grown:
 
     One whose id says a later time, or none, is not among them.
     """
-    return Grown(ids_between(started_at - LATE, now + LATE))
+    return [(each, "") for each in ids_between(started_at - LATE, now + LATE)]
 
 
 @operation("read")
@@ -174,18 +171,15 @@ def grown_page(d: SqlDialect, within: Grown) -> Steps[tuple[Sequence[str], Grown
     Round trips: 1.
     Rows: up to 500 checkpoints of each range.
     """
-    ranges = list(within.ranges)
-    starts = [within.thread_id, *[""] * (len(ranges) - 1)]
-    asked = ({**each._asdict(), "thread_id": start} for each, start in zip(ranges, starts, strict=True))
+    asked = ({**each._asdict(), "thread_id": start} for each, start in within)
     replies = yield d.ask_each("select_grown", asked, limit=GROWN)
-    found: set[str] = set()
-    for rows in replies:
-        found.update(d.own_thread_id(stored) for _, stored in rows)
-        if len(rows) == GROWN:
-            last_id, last = rows[-1]
-            return sorted(found), Grown([ranges[0]._replace(bottom=last_id), *ranges[1:]], d.own_thread_id(last))
-        del ranges[0]
-    return sorted(found), None
+    found = sorted({d.own_thread_id(stored) for rows in replies for _, stored in rows})
+    rest = [
+        (each._replace(bottom=rows[-1][0]), d.own_thread_id(rows[-1][1]))
+        for (each, _), rows in zip(within, replies, strict=True)
+        if len(rows) == GROWN
+    ]
+    return found, rest or None
 
 
 # What is done with the threads of a page.
