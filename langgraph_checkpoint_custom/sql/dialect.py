@@ -194,10 +194,9 @@ class SqlDialect(ABC):
         """
         locks: list[Statement] = []
         if lock:
-            take = {"exclusive": self._lock, "shared": self._share}
             wanted = {params["thread_id"]: lock} | ({params["target"]: "exclusive"} if "target" in params else {})
             for thread_id, how in sorted(wanted.items()):  # Always in the same order, to avoid deadlocks.
-                locks += take[how](thread_id)
+                locks += self._lock(thread_id, alone=how == "exclusive")
         return self._send(*(each for name in names for each in self._statements(name, **params)), locks=locks)
 
     def has(self, name: str) -> bool:
@@ -239,13 +238,9 @@ class SqlDialect(ABC):
         """Return what is sent before and after the statements of each round trip."""
         return (), ()
 
-    def _lock(self, thread_id: str) -> Sequence[Statement]:
-        """Return what locks a thread alone until the transaction ends; see postgres/transactions.sql."""
-        return self._statements("lock_thread", thread_id=thread_id)
-
-    def _share(self, thread_id: str) -> Sequence[Statement]:
-        """Return what shares the lock of a thread until the transaction ends, so that no other one holds it alone."""
-        return self._statements("share_thread", thread_id=thread_id)
+    def _lock(self, thread_id: str, *, alone: bool) -> Sequence[Statement]:
+        """Return what locks a thread alone, or shares its lock, until the end; see postgres/transactions.sql."""
+        return self._statements("lock_thread" if alone else "share_thread", thread_id=thread_id)
 
     def ranges(self, prefix: str = "") -> Sequence[Range]:
         """Return the ranges of the stored thread ids of this tenant that begin with `prefix`."""

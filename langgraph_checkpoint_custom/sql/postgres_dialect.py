@@ -156,8 +156,7 @@ class PostgresDialect(SqlDialect):
             "claim": encoded.claim,
         }
         # With `only_newest`, the second of two concurrent puts has to see the first, so each holds the lock alone.
-        locks = self._lock(thread_id) if only_newest else self._share(thread_id)
-        return self._send(self.statement(name, **params), locks=locks)
+        return self._send(self.statement(name, **params), locks=self._lock(thread_id, alone=only_newest))
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
         """Store the blobs and the checkpoint in distributed tables."""
@@ -165,7 +164,7 @@ class PostgresDialect(SqlDialect):
         location = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
         blobs = [self.statement("put_blobs", **location, **_blob_params(encoded))] if encoded.blobs else []
         form, params = self.put_form(row)
-        return self._send(*blobs, form.with_params(params), *self._arming(row), locks=self._share(row.thread_id))
+        return self._send(*blobs, form.with_params(params), *self._arming(row), locks=self._lock(row.thread_id, alone=False))
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task in one statement."""
@@ -177,7 +176,7 @@ class PostgresDialect(SqlDialect):
         if claim is None:
             return self._send(statement)
         lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
-        return self._send(statement, lost, locks=self._share(key.thread_id))
+        return self._send(statement, lost, locks=self._lock(key.thread_id, alone=False))
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint, by name: with Citus, the statement names the key in several places."""

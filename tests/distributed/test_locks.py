@@ -84,7 +84,7 @@ def test_a_deletion_waits_for_a_put_on_another_server(
 ) -> None:
     with PostgresSaver(urls[deletes]) as saver, psycopg.connect(urls[puts]) as putting:
         stored(saver, thread_id, "1", large=LARGE)
-        begun(putting, RoundTrip(dialect._share(thread_id)))
+        begun(putting, RoundTrip(dialect._lock(thread_id, alone=False)))
         putting.execute(
             "INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)"
             " VALUES (%s, '', 'other', '1', 'msgpack', '')",
