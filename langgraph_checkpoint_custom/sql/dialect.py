@@ -207,15 +207,9 @@ class SqlDialect(ABC):
         """Send the named statement in one round trip for each of many parameters, with others that are the same."""
         return self._send(*(sent for each in many for sent in self._statements(name, **each, **params)))
 
+    @abstractmethod
     def ask_keys(self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any) -> RoundTrip:
         """Send the named statement for the rows of keys: with two parts of checkpoints, with three of blobs."""
-        return self._send(*self._of_keys(name, thread_id, keys, **params))
-
-    @abstractmethod
-    def _of_keys(
-        self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
-    ) -> Sequence[Statement]:
-        """Return what `sent_for` has for a name, for many keys."""
 
     def statement(self, name: str, /, **params: Any) -> Statement:
         """Return the named statement with its parameters."""
@@ -457,7 +451,8 @@ class SqlDialect(ABC):
 
     def delete_blobs(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Delete blobs; the replies have the places of their chunks."""
-        return self.ask_keys("delete_blobs", thread_id, blobs)
+        chunks = self.select_chunks(thread_id, blobs).statements if blobs else ()
+        return self._send(*chunks, *self.ask_keys("delete_blobs", thread_id, blobs).statements)
 
     # Tables
 

@@ -188,17 +188,15 @@ class PostgresDialect(SqlDialect):
         before, after = self._statements("read_table_in_order"), self._statements("read_as_before")
         return trip._replace(before=(*trip.before, *before), after=(*after, *trip.after))
 
-    def _of_keys(
-        self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
-    ) -> Sequence[Statement]:
-        """Return the statements for each `KEYS` keys, with an array for each of their parts."""
+    def ask_keys(self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any) -> RoundTrip:
+        """Send the statements for each `KEYS` keys, with an array for each of their parts."""
         ordered = sorted(keys)  # So that a statement reads a part of an index, and no other statement that part.
         statements: list[Statement] = []
         for at in range(0, len(ordered), KEYS):
             some = ordered[at : at + KEYS]
             arrays = dict(zip(_KEY_ARRAYS[len(some[0])], map(_text_array, zip(*some, strict=True)), strict=True))
             statements += self._statements(name, thread_id=thread_id, count=len(some), **arrays, **params)
-        return statements
+        return self._send(*statements)
 
 
 @lru_cache(maxsize=16)  # Most processes use one schema. Reading all texts takes 5 ms.

@@ -150,18 +150,12 @@ class SqliteDialect(SqlDialect):
         """Read the places of the chunks of blobs, whose keys are one list."""
         return self.ask("select_chunks", thread_id=thread_id, keys=_ENCODE(list(blobs)))
 
-    def delete_blobs(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
-        """Read the places of the chunks of blobs, and delete the blobs."""
-        chunks = self.select_chunks(thread_id, blobs).statements if blobs else ()
-        return self._send(*chunks, *self._of_keys("delete_blobs", thread_id, blobs))
-
-    def _of_keys(
-        self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any
-    ) -> Sequence[Statement]:
-        """Return the statements, each of which runs once for each key."""
+    def ask_keys(self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any) -> RoundTrip:
+        """Send the statements, each of which runs once for each key."""
         shared = self._confined({"thread_id": thread_id, **params})
         rows = [shared | dict(zip(_KEY_COLUMNS[len(key)], key, strict=True)) for key in sorted(keys)]
-        return [Statement(each, self._texts[each], rows) for each in self.sent_for.get(name, (name,)) if rows]
+        names = self.sent_for.get(name, (name,)) if rows else ()
+        return self._send(*(Statement(each, self._texts[each], rows) for each in names))
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task, with one statement for each 64 of them."""

@@ -31,6 +31,10 @@ UPDATE langgraph_checkpoint.checkpoints SET parent_id = NULL
 DELETE FROM langgraph_checkpoint.checkpoints
 -- include: of_checkpoints
 
+-- name: delete_blobs
+DELETE FROM langgraph_checkpoint.blobs
+-- include: of_blobs
+
 -- name: delete_writes
 DELETE FROM langgraph_checkpoint.writes
 -- include: of_checkpoints

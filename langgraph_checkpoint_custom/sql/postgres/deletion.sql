@@ -81,13 +81,3 @@ UPDATE langgraph_checkpoint.checkpoints SET parent_id = NULL
 WHERE thread_id = %(thread_id)s AND NOT hidden AND parent_id IS NOT NULL AND ((checkpoint_ns, parent_id) IN (
     SELECT * FROM unnest(%(namespaces)s::text[], %(checkpoint_ids)s::text[])
 )) IS TRUE
-
--- name: delete_blobs
--- differs: the reply has the places of their chunks. In sqlite/, select_chunks is sent before.
-WITH deleted AS (
-    DELETE FROM langgraph_checkpoint.blobs
-    -- include: of_blobs
-    RETURNING checkpoint_ns, channel, chunks
-)
-SELECT DISTINCT d.checkpoint_ns, d.channel, n.name
-FROM deleted d CROSS JOIN LATERAL json_array_elements_text(d.chunks::json) AS n (name)

@@ -50,8 +50,3 @@ FROM json_each(:keys) AS k
 CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->> 0 AND b.channel = k.value ->> 1
     AND b.version = k.value ->> 2
 CROSS JOIN json_each(b.chunks) AS n
-
--- name: delete_blobs
--- differs: sent after select_chunks.
-DELETE FROM blobs
--- include: of_blobs
