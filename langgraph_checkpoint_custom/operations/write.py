@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
-from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Row, Steps, one_trip, operation
+from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, one_trip, operation
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.operations.delta_history import HistoryRow, ancestor_rows
@@ -65,24 +65,15 @@ def _store(
     d: SqlDialect, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool
 ) -> Steps[Mapping[str, Sequence[str]]]:
     """Store a checkpoint and its blobs; if there are problems, return their names by kind, see `find_problems`."""
-    if trip := d.check_and_store(encoded, only_newest=only_newest, even_if_hidden=even_if_hidden):
-        (rows,) = yield trip
-        return _by_kind(rows)
     problems: dict[str, list[str]] = {}
-    if encoded.references or encoded.replayed or encoded.claim or only_newest:
+    if d.finds_and_stores or encoded.references or encoded.replayed or encoded.claim or only_newest:
         (rows,) = yield d.find_problems(encoded, only_newest=only_newest, even_if_hidden=even_if_hidden)
-        problems = _by_kind(rows)
+        for kind, name in rows:
+            problems.setdefault(kind, []).append(name)
     optional = problems.pop("optional", ())
-    if not problems:
+    if not (problems or d.finds_and_stores):
         yield d.store_checked(encoded, optional)
     return problems
-
-
-def _by_kind(rows: Sequence[Row]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for kind, name in rows:
-        found.setdefault(kind, []).append(name)
-    return found
 
 
 @operation("transaction")

@@ -283,12 +283,10 @@ class SqlDialect(ABC):
         it cannot be sent: Citus does not lock rows in a statement that inserts.
         """
 
-    def check_and_store(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip | None:
-        """Store a checkpoint and its blobs, unless there are problems; the reply is that of `find_problems`.
-
-        None if no statement does both: then `find_problems` and `store_checked` follow each other in a transaction.
-        """
-        return None
+    @property
+    def finds_and_stores(self) -> bool:
+        """Whether `find_problems` also stores a checkpoint that has none; otherwise `store_checked` follows."""
+        return False
 
     @abstractmethod
     def find_problems(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:

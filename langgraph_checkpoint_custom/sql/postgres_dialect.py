@@ -133,19 +133,13 @@ class PostgresDialect(SqlDialect):
         refs = ref_channels, ref_versions, ref_begins
         return layout.put_with_blobs, (*parent, self._schema, *refs, *blobs, params[2], *params[4:])
 
-    def check_and_store(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip | None:
-        """Store a checkpoint and its blobs, unless there are problems; None with Citus, which has no such statement."""
-        if self.layout:
-            return None
-        trip = self._putting("put_checkpoint", encoded, only_newest=only_newest, even_if_hidden=even_if_hidden)
-        return trip._replace(after=(*self._arming(encoded.row), *trip.after))
+    @property
+    def finds_and_stores(self) -> bool:
+        """Whether one statement does; not with Citus, which has no such statement."""
+        return self.layout is None
 
     def find_problems(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
-        """Find what keeps a checkpoint from being stored in distributed tables."""
-        return self._putting("put_problems", encoded, only_newest=only_newest, even_if_hidden=even_if_hidden)
-
-    def _putting(self, name: str, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
-        """Send a statement about a checkpoint and its blobs, after taking the thread's lock."""
+        """Find what keeps a checkpoint from being stored, after taking the thread's lock; store it if there is none."""
         thread_id = encoded.row.thread_id
         params = {
             **_checkpoint_params(encoded.row),
@@ -156,7 +150,9 @@ class PostgresDialect(SqlDialect):
             "claim": encoded.claim,
         }
         # With `only_newest`, the second of two concurrent puts has to see the first, so each holds the lock alone.
-        return self._send(self.statement(name, **params), locks=self._lock(thread_id, alone=only_newest))
+        name = "put_checkpoint" if self.finds_and_stores else "put_problems"
+        trip = self._send(self.statement(name, **params), locks=self._lock(thread_id, alone=only_newest))
+        return trip._replace(after=(*self._arming(encoded.row), *trip.after)) if self.finds_and_stores else trip
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
         """Store the blobs and the checkpoint in distributed tables."""

@@ -266,12 +266,6 @@ def put_on_parent(d: SqlDialect, encoded: Encoded) -> RoundTrip:
     return RoundTrip([found[0].with_params(found[1])] if found and not d.layout else ())
 
 
-def put_with_references(d: SqlDialect) -> RoundTrip:
-    """What checks a put, and stores it if one statement does both."""
-    encoded, how = an_extension("t7"), {"only_newest": True, "even_if_hidden": False}
-    return d.check_and_store(encoded, **how) or d.find_problems(encoded, **how)
-
-
 def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
     """Statements that change many rows or read all."""
     after = {"thread_id": "t5", "checkpoint_ns": "", "checkpoint_id": ""}
@@ -279,7 +273,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
     pruned, rolled_back = Removal(outline, superseded(outline, 1)), Removal(outline, later(outline, "000050"))
     copies = branch(outline, "000050")
     return {
-        "put with references": put_with_references(d),
+        "put with references": d.find_problems(an_extension("t7"), only_newest=True, even_if_hidden=False),
         "threads of runs": d.ask("threads_of_runs", run_ids=d.array(["run7-3"])),
         "outline": d.ask(
             "select_outline", "select_labels", "select_written", thread_id="t7", limit=ALL, run_ids=d.array(["run7-3"])
