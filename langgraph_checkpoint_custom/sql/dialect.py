@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from typing_extensions import Self
@@ -27,6 +28,7 @@ from langgraph_checkpoint_custom.model.keys import (
     ABOVE_THREADS,
     AFTER_ALL,
     KIND_MARK,
+    LONG_NAMES,
     TENANT_MARK,
     CheckpointRow,
     Key,
@@ -498,6 +500,15 @@ class SqlDialect(ABC):
         """
         top = self.ranges_after(after["thread_id"])[0].top
         return self._send(self.statement(f"stored_{kind}s", **after, top=top, limit=limit))
+
+
+@lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
+def names_text(array: Callable[[tuple[str, ...]], str], names: tuple[str, ...]) -> str:
+    """Return a list of names as a parameter, which `array` makes."""
+    found = array(names)
+    if len(found) > LONG_NAMES:
+        names_text.cache_clear()
+    return found
 
 
 def _filter_text(page: Page) -> str:

@@ -17,8 +17,15 @@ from typing import Any, ClassVar
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Batching, Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.keys import LONG_NAMES, CheckpointRow, Key, Page, WriteRow
-from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, WITH_BLOBS, Layout, SharedLayout, SqlDialect
+from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, Page, WriteRow
+from langgraph_checkpoint_custom.sql.dialect import (
+    ON_PARENT,
+    WITH_BLOBS,
+    Layout,
+    SharedLayout,
+    SqlDialect,
+    names_text,
+)
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA, load_statements, with_rows
 
 # Writes of a task that are sent as rows of VALUES at most; more are sent as arrays. A node seldom has more.
@@ -118,7 +125,7 @@ class PostgresDialect(SqlDialect):
         lists = map(_text_array, row[8:11]) if row.delta_channels or row.blob_channels else _EMPTY
         layout = self._shared.layout
         form = layout.put if row.parent_id or row.checkpoint_ns else layout.first_put
-        return form, (thread_id, *row[1:7], _names_text(tuple(row[7])), *lists, *row[11:], self.tenant)
+        return form, (thread_id, *row[1:7], names_text(_text_array, tuple(row[7])), *lists, *row[11:], self.tenant)
 
     def put_on_parent_form(self, encoded: Encoded) -> tuple[Form, tuple[Any, ...]] | None:
         """What stores a checkpoint on its parent, with the schema, by which it finds the thread's lock."""
@@ -258,7 +265,7 @@ def _put_together(texts: Mapping[str, str], name: str, calls: Sequence[Sequence[
     columns = list(zip(*rows, strict=True))
     names = ("thread_ids", "namespaces", "checkpoint_ids", "parent_ids", "root_ids", "run_ids")
     params = {each: _text_array(column) for each, column in zip(names, columns, strict=False)} | {
-        "formats": _number_array(columns[6]),
+        "formats": _text_array([*map(str, columns[6])]),
         "inline_channels": _text_array(columns[7]),
         "delta_channels": _text_array(columns[8]),
         "checkpoint_types": _text_array(columns[11]),
@@ -292,7 +299,7 @@ def _write_arrays(calls: Sequence[Sequence[Any]]) -> dict[str, Any]:
         "task_ids": _text_array(columns[3]),
         "task_paths": _text_array(columns[4]),
         "run_ids": _text_array(columns[5]),
-        "idxs": _number_array(columns[6]),
+        "idxs": _text_array([*map(str, columns[6])]),
         "channels": _text_array(columns[7]),
         "types": _text_array(columns[8]),
         "values": list(columns[9]),
@@ -335,19 +342,6 @@ def _text_array(texts: Sequence[Any]) -> str:
     if "\\" in inner or inner.count('"') > 2 * len(texts) - 2:
         inner = '","'.join([text.replace("\\", r"\\").replace('"', r"\"") for text in texts])
     return f'{{"{inner}"}}'
-
-
-@lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
-def _names_text(names: tuple[str, ...]) -> str:
-    found = _text_array(names)
-    if len(found) > LONG_NAMES:
-        _names_text.cache_clear()
-    return found
-
-
-def _number_array(numbers: Sequence[int]) -> str:
-    """Return an array of numbers as text."""
-    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _checkpoint_params(row: CheckpointRow) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any
@@ -12,9 +12,16 @@ from typing import Any
 from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Execute, Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
-from langgraph_checkpoint_custom.model.keys import LONG_NAMES, CheckpointRow, Key, Page, TupleRow, WriteRow
+from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, Page, TupleRow, WriteRow
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS, BlobPlace
-from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, WITH_BLOBS, Layout, SharedLayout, SqlDialect
+from langgraph_checkpoint_custom.sql.dialect import (
+    ON_PARENT,
+    WITH_BLOBS,
+    Layout,
+    SharedLayout,
+    SqlDialect,
+    names_text,
+)
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
 
 # json.dumps would make an encoder with each call.
@@ -82,7 +89,7 @@ class SqliteDialect(SqlDialect):
     def put_form(self, row: CheckpointRow) -> tuple[Form, tuple[Any, ...]]:
         """What stores a checkpoint that is one row, and its parameters."""
         thread_id = self.stored_thread(row.thread_id) if self.tenant else row.thread_id
-        names = _names_text(tuple(row[7]))
+        names = names_text(self.array, tuple(row[7]))
         lists = map(self.array, row[8:11]) if row.delta_channels or row.blob_channels else _EMPTY
         return self._shared.layout.put, (thread_id, *row[1:7], names, *lists, *row[11:])
 
@@ -225,14 +232,6 @@ def _as_lists(pairs: Collection[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         return ()
     channels, names = zip(*pairs, strict=True)
     return [(SqliteDialect.array(channels), SqliteDialect.array(names))]
-
-
-@lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.
-def _names_text(names: tuple[str, ...]) -> str:
-    found = SqliteDialect.array(names)
-    if len(found) > LONG_NAMES:
-        _names_text.cache_clear()
-    return found
 
 
 @cache
