@@ -1,28 +1,18 @@
 -- What statements of several files include.
 
--- fragment: value_is_unknown
--- The projection does not have the value of a condition's key.
-metadata_filter ->> f.key IS NULL AND metadata_filter ?| ARRAY[f.key, '*']
-
--- fragment: conditions
--- The conditions of a filter. jsonb_to_recordset is not immutable, as Citus requires.
-SELECT
-    value ->> 'key' AS key, (value ->> 'among')::boolean AS among, value -> 'texts' AS texts,
-    value ->> 'low' AS low, value ->> 'high' AS high,
-    (value ->> 'least')::numeric AS least, (value ->> 'most')::numeric AS most
-FROM jsonb_array_elements(%(filter)s::jsonb)
-
 -- fragment: matches_filter
 -- The metadata may match: the value of each condition's key fulfils it, or the projection does not have the value. See
--- `narrowing` in `model/filter.py`.
+-- `narrowing` in `model/filter.py`. jsonb_to_recordset is not immutable, as Citus requires.
 AND (%(filter)s = '[]' OR NOT EXISTS (
     SELECT FROM (
-        -- include: conditions
+        SELECT
+            value ->> 'key' AS key, (value ->> 'among')::boolean AS among, value -> 'texts' AS texts,
+            value ->> 'low' AS low, value ->> 'high' AS high,
+            (value ->> 'least')::numeric AS least, (value ->> 'most')::numeric AS most
+        FROM jsonb_array_elements(%(filter)s::jsonb)
     ) AS f
     WHERE CASE
-        WHEN
-            -- include: value_is_unknown
-            THEN true
+        WHEN metadata_filter ->> f.key IS NULL AND metadata_filter ?| ARRAY[f.key, '*'] THEN true
         WHEN f.texts IS NOT NULL THEN f.among = f.texts ? coalesce(metadata_filter ->> f.key, '')
         WHEN f.low IS NOT NULL THEN position('\' IN metadata_filter ->> f.key) > 0
             OR (metadata_filter ->> f.key) COLLATE "C" BETWEEN f.low AND f.high

@@ -1,9 +1,5 @@
 -- What statements of several files include.
 
--- fragment: value_is_unknown
--- The projection does not have the value of a condition's key.
-m.value IS NULL AND (m.key IS NOT NULL OR EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*'))
-
 -- fragment: matches_filter
 -- The metadata may match: the value of each condition's key fulfils it, or the projection does not have the value. See
 -- `narrowing` in `model/filter.py`. The conditions and all their texts are read once. SQLite looks up a text in these by
@@ -17,9 +13,8 @@ AND (:filter = '[]' OR NOT EXISTS (
     )
     SELECT 1 FROM f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
     WHERE CASE
-        WHEN
-            -- include: value_is_unknown
-            THEN true
+        WHEN m.value IS NULL
+            AND (m.key IS NOT NULL OR EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*')) THEN true
         WHEN f.among IS NOT NULL THEN f.among = (f.number || ':' || coalesce(m.value, '') IN (
             SELECT c.key || ':' || t.value FROM json_each(:filter) AS c CROSS JOIN json_each(c.value, '$.texts') AS t
         ))
