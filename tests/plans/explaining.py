@@ -293,7 +293,7 @@ def maintenance(d: SqlDialect, size: int = SHORT) -> dict[str, RoundTrip]:
         "delete an expired thread": d.ask("delete_thread", lock="exclusive", thread_id="t7", checkpoints=size),
         "fork": forked(d, "t7", "new", copies, copies.blobs, {"checkpoint_id": "000050", **NO_METADATA}),
         "move labels": d.ask("move_labels", **Key("t7", "", "000050")._asdict(), new_id="000051"),
-        "label": d.ask("label_checkpoint", "label_holder", **Key("t7", "", None)._asdict(), name="name"),
+        "label": d.ask("label_checkpoint", **Key("t7", "", None)._asdict(), name="name"),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
         "stored labels": d.stored_rows("label", {"thread_id": "t7", "name": ""}, 100),
     }
