@@ -136,7 +136,7 @@ class PostgresDialect(SqlDialect):
             return layout.put_on_parent, (*params, *parent, self._schema)
         if not all(ref.required for ref in encoded.references):
             return None
-        ref_channels, ref_versions, ref_begins, _, *blobs = _blob_params(encoded).values()
+        ref_channels, ref_versions, _, ref_begins, *blobs = _blob_params(encoded).values()
         refs = ref_channels, ref_versions, ref_begins
         return layout.put_with_blobs, (*parent, self._schema, *refs, *blobs, params[2], *params[4:])
 
@@ -254,28 +254,12 @@ def _read_form(texts: Mapping[str, str], name: str, of_many: str) -> Form:
 
 
 def _read_together(name: str, sql: str, calls: Sequence[Sequence[Any]]) -> RoundTrip:
-    columns = zip(*dict.fromkeys(calls), strict=True)
-    names = ("thread_ids", "namespaces", "checkpoint_ids")
-    params = {each: _text_array(column) for each, column in zip(names, columns, strict=False)}
-    return RoundTrip([Statement(name, sql, params)])
+    return RoundTrip([Statement(name, sql, _arrays(_KEYS, dict.fromkeys(calls)))])
 
 
 def _put_together(texts: Mapping[str, str], name: str, calls: Sequence[Sequence[Any]]) -> RoundTrip:
     rows = sorted(calls, key=_first_three)  # All batches insert in the same order, to avoid deadlocks.
-    columns = list(zip(*rows, strict=True))
-    names = ("thread_ids", "namespaces", "checkpoint_ids", "parent_ids", "root_ids", "run_ids")
-    params = {each: _text_array(column) for each, column in zip(names, columns, strict=False)} | {
-        "formats": _text_array([*map(str, columns[6])]),
-        "inline_channels": _text_array(columns[7]),
-        "delta_channels": _text_array(columns[8]),
-        "checkpoint_types": _text_array(columns[11]),
-        "checkpoints": list(columns[12]),
-        "metadata_types": _text_array(columns[13]),
-        "metadata": list(columns[14]),
-        "metadata_filters": _text_array(columns[15]),
-        "tenant": "",
-    }
-    return _limited(texts, Statement(name, texts[name], params))
+    return _limited(texts, Statement(name, texts[name], _arrays(_CHECKPOINTS, rows) | {"tenant": ""}))
 
 
 def _write_together(texts: Mapping[str, str], calls: Sequence[Sequence[Any]]) -> RoundTrip:
@@ -290,20 +274,7 @@ def _limited(texts: Mapping[str, str], statement: Statement) -> RoundTrip:
 
 def _write_arrays(calls: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """The parameters of `insert_writes` for those of calls, which have ten for each write."""
-    rows = [call[at : at + 10] for call in calls for at in range(0, len(call), 10)]
-    columns = list(zip(*rows, strict=True))
-    return {
-        "thread_ids": _text_array(columns[0]),
-        "namespaces": _text_array(columns[1]),
-        "checkpoint_ids": _text_array(columns[2]),
-        "task_ids": _text_array(columns[3]),
-        "task_paths": _text_array(columns[4]),
-        "run_ids": _text_array(columns[5]),
-        "idxs": _text_array([*map(str, columns[6])]),
-        "channels": _text_array(columns[7]),
-        "types": _text_array(columns[8]),
-        "values": list(columns[9]),
-    }
+    return _arrays(_WRITES, [call[at : at + 10] for call in calls for at in range(0, len(call), 10)])
 
 
 def _first_three(params: Sequence[Any]) -> tuple[Any, ...]:
@@ -356,14 +327,28 @@ def _checkpoint_params(row: CheckpointRow) -> dict[str, Any]:
 
 def _blob_params(encoded: Encoded) -> dict[str, Any]:
     """The parameters for the blobs that a checkpoint refers to, and for its new blobs, as arrays."""
-    return {
-        "ref_channels": _text_array([ref.channel for ref in encoded.references]),
-        "ref_versions": _text_array([ref.version for ref in encoded.references]),
-        "ref_begins": _text_array([ref.begins for ref in encoded.references]),
-        "ref_required": _text_array(["t" if ref.required else "f" for ref in encoded.references]),
-        "channels": _text_array([blob.channel for blob in encoded.blobs]),
-        "versions": _text_array([blob.version for blob in encoded.blobs]),
-        "types": _text_array([blob.type for blob in encoded.blobs]),
-        "values": [blob.value for blob in encoded.blobs],
-        "chunks": _text_array([blob.chunks for blob in encoded.blobs]),
-    }
+    return _arrays(_REFERENCES, encoded.references) | _arrays(_BLOBS, encoded.blobs)
+
+
+# The names of arrays, each for a column of rows.
+_KEYS = "thread_ids", "namespaces", "checkpoint_ids"
+_CHECKPOINTS = (
+    *(*_KEYS, "parent_ids", "root_ids", "run_ids", "formats"),
+    *("inline_channels", "delta_channels", "blob_channels", "blob_versions"),
+    *("checkpoint_types", "checkpoints", "metadata_types", "metadata", "metadata_filters"),
+)
+_WRITES = (*_KEYS, "task_ids", "task_paths", "run_ids", "idxs", "channels", "types", "values")
+_REFERENCES = "ref_channels", "ref_versions", "ref_required", "ref_begins"
+_BLOBS = "channels", "versions", "types", "values", "chunks"
+
+
+def _arrays(names: Sequence[str], rows: Collection[Sequence[Any]]) -> dict[str, Any]:
+    """Return an array for each column of rows, by name."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return {name: _array(name, column) for name, column in zip(names, columns, strict=False)}
+
+
+def _array(name: str, column: Sequence[Any]) -> Any:
+    if name in ("checkpoints", "metadata", "values"):
+        return list(column)
+    return _text_array([*map(str, column)] if name in ("formats", "idxs", "ref_required") else column)
