@@ -239,13 +239,10 @@ def text(what: str, value: object, limit: int) -> str:
     assert isinstance(value, str)
     if "\0" in value:
         raise ConfigError(f"{what} contains a NUL character, which no database stores in a key; remove it")
-    if value.isascii():
-        size = len(value)
-    else:
-        try:
-            size = len(value.encode())
-        except UnicodeEncodeError as error:
-            raise ConfigError(f"{what} is not valid Unicode text: {error.reason}") from None
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{what} is not valid Unicode text: {error.reason}") from None
     if size > limit:
         raise ConfigError(f"{what} has {size:,} bytes, the limit is {limit:,}; use a shorter one, such as a hash of it")
     return value
