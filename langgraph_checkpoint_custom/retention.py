@@ -217,7 +217,7 @@ class _Limits:
         """Wait after a page of threads."""
         if self._pause:
             yield Pause(self._pause)
-            self._works_since = time.monotonic()  # It has left the file to others.
+            self.has_read()
         yield from self.rest()
 
     def pages(
@@ -382,19 +382,13 @@ class _Sweep:
             thread_ids = [record.thread_id for record in records if record.thread_id not in gone]
             sizes: Mapping[str, Counted] = yield sizes_of_threads(d, thread_ids)
             for thread_id, (size, _) in sizes.items():
-                room = max_bytes - swept.kept_bytes
-                if size.bytes <= room:
-                    is_gone = False
-                elif self._dry_run:
+                room, is_gone = max_bytes - swept.kept_bytes, False
+                if size.bytes > room and self._dry_run:
                     is_gone = not (yield labels_of_thread(d, thread_id))
-                else:
+                elif size.bytes > room:
                     try:
                         is_gone = yield delete_unless_it_fits(d, thread_id, room)
-                    except CorruptCheckpoint as error:
-                        is_gone = False
-                        _leave(thread_id, error)
                     except StorageError as error:
-                        is_gone = False
                         self._leave_for_now(thread_id, error)
                 swept.threads += 1
                 if not is_gone:
