@@ -246,7 +246,9 @@ def import_threads(d: SqlDialect, threads: Sequence[ImportedThread], replace: bo
     """
     if len(threads) == 1:
         yield d.ask(lock="exclusive", thread_id=threads[0].thread_id)
-    elif d.layout == "citus" or any((yield d.ask_each("try_lock_thread", [{"thread_id": each[0]} for each in threads]))):
+    elif d.layout == "citus" or any(
+        (yield d.ask_each("try_lock_thread", [{"thread_id": each[0]} for each in threads]))
+    ):
         return None
     return (yield from together([_import_locked(d, thread, replace) for thread in threads]))
 

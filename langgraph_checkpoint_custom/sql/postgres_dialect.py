@@ -167,7 +167,9 @@ class PostgresDialect(SqlDialect):
         location = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
         blobs = [self.statement("put_blobs", **location, **_blob_params(encoded))] if encoded.blobs else []
         form, params = self.put_form(row)
-        return self._send(*blobs, form.with_params(params), *self._arming(row), locks=self._lock(row.thread_id, alone=False))
+        return self._send(
+            *blobs, form.with_params(params), *self._arming(row), locks=self._lock(row.thread_id, alone=False)
+        )
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task in one statement."""

@@ -185,7 +185,7 @@ async def test_a_write_waits_for_a_takeover_in_progress(client: Client, database
     async with claimed(client, lost=True) as lease:
         with closing(database.connect()) as other:
             if database.kind == "postgres":
-                (lock,) = PostgresDialect("langgraph_checkpoint")._lock("thread")
+                (lock,) = PostgresDialect("langgraph_checkpoint")._lock("thread", alone=True)
                 other.execute(lock.sql, lock.params)
             other.execute("UPDATE claims SET token = 'another'")
             writing = asyncio.create_task(client.put_writes(at(lease, "1"), [("a", 1)], "task"))

@@ -22,7 +22,11 @@ ONE, LIST = keys.LONG_NAME, keys.LONG_NAMES
         (filter.projected, ("short",), lambda n: (f"{n}é{'y' * ONE}",)),
         (keys.channel_text, ("short",), lambda n: (f"{n}é{'y' * ONE}",)),
         (keys.channel_texts, (("short", "also"),), lambda n: ((str(n), "y" * LIST),)),
-        (dialect.names_text, (SqliteDialect.array, ("short", "also")), lambda n: (SqliteDialect.array, (str(n), "y" * LIST))),
+        (
+            dialect.names_text,
+            (SqliteDialect.array, ("short", "also")),
+            lambda n: (SqliteDialect.array, (str(n), "y" * LIST)),
+        ),
     ],
 )
 def test_of_long_names_only_the_last_one_is_cached(cached: Any, ordinary: Any, long: Callable[[int], Any]) -> None:

@@ -6,8 +6,9 @@
 -- differs: one statement, so that it deletes the rows of one snapshot. A transaction that stores single rows takes no
 -- lock; what it stores concurrently is complete, and either remains in all tables or is deleted from all.
 WITH counted AS MATERIALIZED (
-    SELECT count(*) = coalesce(%(checkpoints)s::bigint, count(*)) AS holds
-    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+    SELECT %(checkpoints)s::bigint IS NULL OR %(checkpoints)s::bigint = (
+        SELECT count(*) FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+    ) AS holds
 ), arming AS (
     DELETE FROM langgraph_checkpoint.threads WHERE thread_id = %(thread_id)s AND (SELECT holds FROM counted)
 ), labels AS (
