@@ -14,7 +14,7 @@ from typing import NamedTuple
 from langgraph.checkpoint.serde.base import CipherProtocol
 
 from langgraph_checkpoint_custom.encoding.chunks import KnownBlobs
-from langgraph_checkpoint_custom.forks import register_for_forks
+from langgraph_checkpoint_custom.forks import Forked, register_for_forks
 from langgraph_checkpoint_custom.model.keys import Key
 
 # Bytes that an entry takes in addition to what it holds.
@@ -27,7 +27,7 @@ class _Entry(NamedTuple):
     size: int
 
 
-class BlobCache:
+class BlobCache(Forked):
     """Blobs by checkpoint, the oldest ones are dropped first; all copies of a saver share it.
 
     Args:
@@ -38,9 +38,6 @@ class BlobCache:
         self._limit = limit
         self.after_fork()
         register_for_forks(self)
-
-    def before_fork(self) -> None:
-        """Do nothing: there is nothing to close."""
 
     def after_fork(self) -> None:
         """Forget everything: an OS thread that does not exist in the child may have been in the middle of a change."""

@@ -11,17 +11,16 @@ import os
 import time
 import weakref
 from contextlib import suppress
-from typing import Protocol
 
 # Seconds that a fork waits for the calls of an object, and a call for a fork. A small call takes less than a hundredth.
 FORK_TIMEOUT = 5.0
 
 
-class Forked(Protocol):
+class Forked:
     """An object with something that a fork must not share."""
 
     def before_fork(self) -> None:
-        """Close it before the fork, and note in `UNDERWAY` that nobody may open it again until the fork is over."""
+        """Close what is open, and note in `UNDERWAY` that nobody may open it again until the fork is over."""
 
     def after_fork(self) -> None:
         """Start over in the child."""
@@ -32,9 +31,9 @@ UNDERWAY: list[Forked] = []
 _ALL: weakref.WeakValueDictionary[int, Forked] = weakref.WeakValueDictionary()
 
 
-def register_for_forks(what: Forked) -> None:
-    """Call the methods of an object at every fork from now on."""
-    _ALL[id(what)] = what
+def register_for_forks(*objects: Forked) -> None:
+    """Call the methods of these objects at every fork from now on."""
+    _ALL.update({id(each): each for each in objects})
 
 
 def wait_for_fork(what: Forked) -> None:

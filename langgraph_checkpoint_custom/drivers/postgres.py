@@ -62,7 +62,7 @@ from langgraph_checkpoint_custom.errors import (
     closed_error,
     read_only_error,
 )
-from langgraph_checkpoint_custom.forks import register_for_forks
+from langgraph_checkpoint_custom.forks import Forked, register_for_forks
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ DECODE_WORKERS, CALL_WORKERS = 2, 32
 CANCELLING = 5.0
 
 
-class PostgresDriver:
+class PostgresDriver(Forked):
     """Runs operations on one PostgreSQL database; all copies of a saver share it.
 
     Args:
@@ -104,21 +104,14 @@ class PostgresDriver:
         self._sends_forms = self._is_pooled and not read_only  # Whether `send` may send a form as it is.
         self._ready = False
         self._closed = False
-        self._start_workers()
-        register_for_forks(self)
+        self.after_fork()
+        register_for_forks(self, connections)
         weakref.finalize(self, connections.drop).atexit = False
 
-    def _start_workers(self) -> None:
+    def after_fork(self) -> None:
+        """Start without workers: those of the parent are not in a forked process."""
         self._decode_workers = ThreadPoolExecutor(DECODE_WORKERS, "checkpoint-decode")
         self._call_workers = ThreadPoolExecutor(CALL_WORKERS, "checkpoint-call")
-
-    def before_fork(self) -> None:
-        """Do nothing: the connections stay open in the parent."""
-
-    def after_fork(self) -> None:
-        """Leave the connections to the parent; the child does not have its workers either."""
-        self._connections.forget()
-        self._start_workers()
 
     # One statement
 

@@ -37,6 +37,7 @@ from langgraph_checkpoint_custom.drivers.postgres_batching import Batches
 from langgraph_checkpoint_custom.drivers.postgres_sessions import Sessions
 from langgraph_checkpoint_custom.drivers.workers import close_aside, waits_for_sockets, warn_unclosed
 from langgraph_checkpoint_custom.errors import closed_error
+from langgraph_checkpoint_custom.forks import Forked
 
 SyncConnection = Connection[Any]
 LoopConnection = AsyncConnection[Any]
@@ -90,7 +91,7 @@ class LoopSource:
             await self.pool.putconn(connection)
 
 
-class Connections:
+class Connections(Forked):
     """What the driver needs of a source of connections; `OwnPools` and `Callers` complete it."""
 
     is_pooled = True
@@ -121,7 +122,7 @@ class Connections:
     async def renew(self, *, is_async: bool) -> None:
         """Replace idle connections, of OS threads or of the running event loop, after one was lost."""
 
-    def forget(self) -> None:
+    def after_fork(self) -> None:
         """Leave the connections to the parent of this forked process."""
         self.of_parent = True
 
@@ -291,8 +292,8 @@ class OwnPools(Connections):
         if self._closed:
             raise closed_error()
 
-    def forget(self) -> None:
-        super().forget()
+    def after_fork(self) -> None:
+        super().after_fork()
         _OF_PARENT.append((self._pool, self._loops))
         self._opening = threading.Lock()
         self._pool, self._loops = None, {}

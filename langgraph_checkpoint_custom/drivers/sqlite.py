@@ -33,7 +33,7 @@ from langgraph_checkpoint_custom.engine.operation import (
     drive,
 )
 from langgraph_checkpoint_custom.errors import read_only_error
-from langgraph_checkpoint_custom.forks import register_for_forks
+from langgraph_checkpoint_custom.forks import Forked, register_for_forks
 
 T = TypeVar("T")
 
@@ -43,18 +43,19 @@ READERS = 4
 _SHARE = frozenset({"write", "transaction", "migrate"})
 
 
-class SqliteDriver:
+class SqliteDriver(Forked):
     """Runs operations on one SQLite file; all copies of a saver share it."""
 
     def __init__(self, connections: SqliteConnections) -> None:
         self._connections = connections
         self._read_only = connections.read_only
-        self._start_workers()
+        self.after_fork()
         weakref.finalize(self, connections.close_in_the_end)
         weakref.finalize(self, connections.warn_if_open).atexit = False  # Called before the other one.
-        register_for_forks(self)
+        register_for_forks(self, connections)
 
-    def _start_workers(self) -> None:
+    def after_fork(self) -> None:
+        """Start without workers: those of the parent are not in a forked process."""
         self._writers = Workers("checkpoint-write", perform=self._store)
         self._readers = Workers("checkpoint-read", 1 if self._connections.shared else READERS)
 
@@ -62,15 +63,6 @@ class SqliteDriver:
     def path(self) -> str:
         """The path of the file."""
         return self._connections.path
-
-    def before_fork(self) -> None:
-        """Close the file."""
-        self._connections.before_fork()
-
-    def after_fork(self) -> None:
-        """Start over: the child has no workers."""
-        self._start_workers()
-        self._connections.after_fork()
 
     def setup(self, op: Operation[None]) -> None:
         """Create or migrate the tables now, as the first operation does; if they are current, nothing is locked."""

@@ -48,7 +48,7 @@ from langgraph_checkpoint_custom.errors import (
     StorageError,
     closed_error,
 )
-from langgraph_checkpoint_custom.forks import FORK_TIMEOUT, UNDERWAY, wait_for_fork
+from langgraph_checkpoint_custom.forks import FORK_TIMEOUT, UNDERWAY, Forked, wait_for_fork
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ OPENINGS = 10
 _OF_PARENT: list[object] = []
 
 
-class SqliteConnections:
+class SqliteConnections(Forked):
     """All connections to one file.
 
     Args:

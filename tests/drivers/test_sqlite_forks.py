@@ -128,8 +128,8 @@ ANOTHER_SAVER = """
 from langgraph_checkpoint_custom import forks
 forks.FORK_TIMEOUT = 1_000
 other = SqliteSaver(path + ".other")
-driver = saver.backend.driver
-close = driver.before_fork
+connections = saver.backend.driver._connections
+close = connections.before_fork
 
 def before_fork():
     close()
@@ -138,7 +138,7 @@ def before_fork():
     storing.join(150)
     failed.extend(["it waits"] * storing.is_alive())
 
-driver.before_fork = before_fork
+connections.before_fork = before_fork
 pid = os.fork()
 if pid == 0:
     put(other, "child")
