@@ -67,7 +67,7 @@ from langgraph_checkpoint_custom.forks import Forked, register_for_forks
 T = TypeVar("T")
 
 # The accesses whose round trips are all in one transaction.
-_ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "transaction"})
+_ONE_TRANSACTION = frozenset({"migrate", "snapshot", "transaction"})
 _SEES_COMMITTED = "SELECT current_setting('transaction_isolation') LIKE 'read %'"
 _COMMIT = Statement("commit", "COMMIT", ())
 # OS threads that decode, which holds the GIL for most of its time; and those that run calls in a loop in which psycopg

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
@@ -39,8 +39,6 @@ T = TypeVar("T")
 
 # OS threads for async reads. SQLite's reads hold the GIL for most of their time, so more do not help.
 READERS = 4
-# Operations of which several share a transaction.
-_SHARE = frozenset({"write", "transaction", "migrate"})
 
 
 class SqliteDriver(Forked):
@@ -98,12 +96,9 @@ class SqliteDriver(Forked):
 
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
-        work: Callable[..., Any] = self.run
-        workers = self._readers
-        if op.access in _SHARE and not self._read_only:
-            work, workers = self._answer, self._writers
-        result: T = await workers.run(work, op)
-        return result
+        if op.access in READS or self._read_only:
+            return await self._readers.run(self.run, op)
+        return await self._writers.run(self._answer, op)
 
     def look(self, op: Operation[T]) -> T:
         """Run a read without creating or migrating tables."""

@@ -19,11 +19,10 @@ Q = TypeVar("Q")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# What an operation does to the database. All round trips of a "transaction", a "migrate" or a "dry_run" are one
-# transaction. Those of a "snapshot" read one point in time. Each round trip of a "read" or "write" is atomic; on
-# SQLite, each operation is one transaction. A dry run ends with an error, which rolls it back. An operation asks for
-# its locks itself.
-Access = Literal["read", "snapshot", "write", "transaction", "dry_run", "migrate"]
+# What an operation does to the database. All round trips of a "transaction" or a "migrate" are one transaction. Those
+# of a "snapshot" read one point in time. Each round trip of a "read" or "write" is atomic; on SQLite, each operation is
+# one transaction. An operation asks for its locks itself.
+Access = Literal["read", "snapshot", "write", "transaction", "migrate"]
 READS = frozenset({"read", "snapshot"})
 """The accesses of operations that change nothing."""
 

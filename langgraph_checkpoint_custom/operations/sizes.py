@@ -259,7 +259,7 @@ class DryRunResult(Exception):  # Not an error: an exception is what rolls a dry
         self.after = after
 
 
-@operation("dry_run")
+@operation("transaction")
 def dry_run_of(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[None]:
     """Run a write, count the rows of a thread before and after it, and roll it back. It takes the locks of the write.
 

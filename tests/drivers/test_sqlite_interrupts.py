@@ -179,14 +179,13 @@ def within(saver: SqliteSaver, call: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
-@pytest.mark.parametrize("what", ["put", "run", "dry_run", "setup", "close", "get"])
+@pytest.mark.parametrize("what", ["put", "run", "setup", "close", "get"])
 def test_a_call_inside_another_one_raises_instead_of_waiting_for_itself(path: Path, what: str, where: str) -> None:
     with SqliteSaver(path if where == "file" else ":memory:") as saver:
         first = put("first").run_here(saver)
         calls: dict[str, Callable[[], Any]] = {
             "put": lambda: put("inner").run_here(saver),
             "run": lambda: both(saver, "inner"),
-            "dry_run": lambda: both(saver, "inner", "dry_run"),
             "get": lambda: saver.get_tuple(first),
             "setup": saver.setup,
             "close": saver.close,
