@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self, Unpack
 
-from langgraph_checkpoint_custom.drivers.sqlite_callers import is_connection
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import text
 from langgraph_checkpoint_custom.operations.schema import check_schema
@@ -28,8 +26,6 @@ try:
     from langgraph_checkpoint_custom.drivers.postgres_connections import Source, connections_from
 except ImportError as error:
     raise ImportError("PostgresSaver needs psycopg: install langgraph-checkpoint-custom[postgres]") from error
-
-_LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 
 @shared_docstrings
@@ -85,12 +81,8 @@ class PostgresSaver(CheckpointSaver):
             raise ConfigError(
                 f"pipe must be a pipeline of psycopg's, as with LangGraph's savers, not a {type(pipe).__name__}"
             )
-        if pipe is not None:
-            _LOG.info("pipe changes nothing: each call is one round trip anyway")
         if isinstance(conn, str) and (scheme := re.match(r"[\w+.-]+(?=://)", conn)):
             _check_scheme(scheme[0])
-        if is_connection(conn):
-            raise ConfigError("PostgresSaver was given a connection to SQLite; that is for SqliteSaver")
         if not text("schema", schema, 63) or schema.startswith("pg_"):
             raise ConfigError(f"{schema!r} cannot be the name of a schema: it is empty or starts with pg_")
         if not connect_timeout > 0:
@@ -158,8 +150,6 @@ class PostgresSaver(CheckpointSaver):
             pipeline: An option of LangGraph's savers. It changes nothing: each call is one round trip anyway.
             options: The options of the class.
         """
-        if pipeline:
-            _LOG.info("pipeline=True changes nothing: each call is one round trip anyway")
         return cls(conn_string, **options)
 
 
