@@ -197,18 +197,10 @@ class PostgresDriver(Forked):
         return await self._run(op, is_async=True)
 
     def look(self, op: Operation[T]) -> T:
-        """Run a read without a check of the tables."""
-        if self._connections.loop:
-            return on_loop(self._connections.loop(), lambda: self._retrying(op, time.monotonic(), is_async=True))
+        """Run a read without a check of the tables, for the command line, which has pools of its own."""
         return at_once(self._retrying(op, time.monotonic(), is_async=False))
 
-    def setup(self, op: Operation[None]) -> None:
-        """Create or migrate the tables with `op`."""
-        self.run(op)
-
-    async def asetup(self, op: Operation[None]) -> None:
-        """Async version of `setup`."""
-        await self.arun(op)
+    setup, asetup = run, arun
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""

@@ -198,7 +198,7 @@ class OwnPools(Connections):
             at_once(self._attempt(is_async=False))
 
         find_out()
-        hooks: dict[str, Any] = {"configure": self._inspect, "reconnect_failed": _retry_if_awaited}
+        hooks: dict[str, Any] = {"configure": self._inspect, "reconnect_failed": lambda pool: at_once(_retry_if_awaited(pool))}
         pool = _OwnPool(self._resolve, find_out, **hooks, **self._options)
         try:
             pool.open(wait=True, timeout=self._opening_timeout)
@@ -378,7 +378,7 @@ class _OwnLoopSource(LoopSource):
         self._connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
         self._loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = self._loop.create_future()
-        hooks: dict[str, Any] = {"configure": self._configure, "reconnect_failed": _aretry_if_awaited}
+        hooks: dict[str, Any] = {"configure": self._configure, "reconnect_failed": _retry_if_awaited}
         super().__init__(AsyncConnectionPool(address, **hooks, **options))
 
     async def getconn(self) -> LoopConnection:
@@ -416,16 +416,10 @@ def _not_connected() -> OperationalError:
     return OperationalError("the server answers, but the pool has not connected yet")
 
 
-def _retry_if_awaited(pool: SyncPool) -> None:
+async def _retry_if_awaited(pool: SyncPool | LoopPool) -> None:
     """Make a pool try again as long as a call waits for a connection."""
     if pool.get_stats().get("requests_waiting"):
-        pool.check()
-
-
-async def _aretry_if_awaited(pool: LoopPool) -> None:
-    """Async version of `_retry_if_awaited`."""
-    if pool.get_stats().get("requests_waiting"):
-        await pool.check()
+        await settled(pool.check())
 
 
 # The parent's pools, in a forked process: referenced, because collecting them would end the parent's sessions.

@@ -29,14 +29,7 @@ READS = frozenset({"read", "snapshot"})
 Row = Sequence[Any]
 Params = Mapping[str, Any]
 
-
-class Cursor(Protocol):
-    """The rows that a statement of SQLite finds."""
-
-    def fetchall(self) -> list[Any]: ...
-
-
-Execute = Callable[[str, Any], Cursor]
+Execute = Callable[[str, Any], Any]  # Returns a cursor of SQLite.
 # Reads rows with several statements of one transaction, given what sends one, and the first one with its parameters.
 # Only SQLite reads in this way, where no statement crosses a network.
 Read = Callable[[Execute, str, Any], list[Row]]

@@ -186,7 +186,7 @@ def _is_whole(rows: Sequence[Row]) -> bool:
 
 def _read(execute: Execute, sql: str, params: Any) -> list[Row]:
     """Read checkpoints with their writes, which `sql` finds, and their blobs and sends, each once."""
-    rows = execute(sql, params).fetchall()
+    rows: list[Row] = execute(sql, params).fetchall()
     lists: dict[Row, dict[Row, None]] = {}  # The channels and versions of blobs, by thread and namespace.
     sends: list[Row] = []
     for row in rows:
