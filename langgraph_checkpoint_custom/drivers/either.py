@@ -6,7 +6,8 @@ It is a coroutine, which awaits what an async object returns. With sync objects 
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -27,15 +28,12 @@ async def settled(found: Any) -> Any:
     return await found if hasattr(found, "__await__") else found
 
 
-class Entered:
+@asynccontextmanager
+async def entered(context: Any) -> AsyncIterator[None]:
     """A sync or async context as an async one."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-        self._is_async = hasattr(context, "__aenter__")
-
-    async def __aenter__(self) -> Any:
-        return await self._context.__aenter__() if self._is_async else self._context.__enter__()
-
-    async def __aexit__(self, *raised: Any) -> Any:
-        return await self._context.__aexit__(*raised) if self._is_async else self._context.__exit__(*raised)
+    if hasattr(context, "__aenter__"):
+        async with context:
+            yield
+    else:
+        with context:
+            yield

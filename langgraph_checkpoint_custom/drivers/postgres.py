@@ -26,7 +26,7 @@ from psycopg import AsyncCursor, Connection, Cursor, pq
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from langgraph_checkpoint_custom.drivers.either import Entered, at_once, settled
+from langgraph_checkpoint_custom.drivers.either import at_once, entered, settled
 from langgraph_checkpoint_custom.drivers.postgres_batching import Batches
 from langgraph_checkpoint_custom.drivers.postgres_errors import RetryPolicy, pool_error, server_error
 from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
@@ -210,13 +210,14 @@ class PostgresDriver(Forked):
         """Close the connections and stop the workers; a caller's connection or pool stays open."""
         self._closed, self._ready = True, False
         self._connections.close()
-        self._stop_workers()
+        for executor in (self._decode_workers, self._call_workers):
+            executor.shutdown()
 
     async def aclose(self) -> None:
         """Async version of `close`."""
         self._closed, self._ready = True, False
         await self._connections.aclose()
-        await close_aside(self._stop_workers)
+        await close_aside(self.close)
 
     def stats(self) -> Mapping[str, Any]:
         """Return the statistics of the pools."""
@@ -343,7 +344,7 @@ class PostgresDriver(Forked):
                         "in autocommit"
                     )
                 await _join(connection, name, changes=changes)
-                async with Entered(connection.transaction()):
+                async with entered(connection.transaction()):
                     yield connection, session
             else:
                 try:
@@ -360,10 +361,6 @@ class PostgresDriver(Forked):
         finally:
             if connection is not None:
                 await settled(source.putconn(connection))
-
-    def _stop_workers(self) -> None:
-        for executor in (self._decode_workers, self._call_workers):
-            executor.shutdown()
 
     def _wrap(
         self, error: psycopg.Error, connection: AnyConnection | None, operation: str, statements: Sequence[Statement]
@@ -403,7 +400,7 @@ async def _answer(connection: AnyConnection, prepare: bool | None, request: Roun
     if len(statements) == 1:
         return [await execute(connection, statements[0].sql, statements[0].params, prepare)]
     cursors = [cursor_of(connection) for _ in statements]
-    async with Entered(connection.pipeline()):
+    async with entered(connection.pipeline()):
         try:
             for cursor, (_, sql, params) in zip(cursors, statements, strict=True):
                 await settled(cursor.execute(as_bytes(sql), params, prepare=prepare, binary=True))

@@ -35,7 +35,7 @@ from langgraph_checkpoint_custom.drivers.either import at_once, settled
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, aresolve, resolve
 from langgraph_checkpoint_custom.drivers.postgres_batching import Batches
 from langgraph_checkpoint_custom.drivers.postgres_sessions import Sessions
-from langgraph_checkpoint_custom.drivers.workers import close_aside, waits_for_sockets, warn_unclosed
+from langgraph_checkpoint_custom.drivers.workers import warn_unclosed
 from langgraph_checkpoint_custom.errors import closed_error
 from langgraph_checkpoint_custom.forks import Forked
 
@@ -107,8 +107,9 @@ class Connections(Forked):
 
     @property
     def by_worker(self) -> bool:
-        """Whether async calls have to run the sync method on a worker: in a loop in which psycopg could not wait."""
-        return not waits_for_sockets(asyncio.get_running_loop())
+        """Whether async calls have to run the sync method on a worker, as psycopg refuses Windows' default loop."""
+        loop, refused = asyncio.get_running_loop(), getattr(asyncio, "ProactorEventLoop", ())
+        return type(loop).add_reader is asyncio.AbstractEventLoop.add_reader or isinstance(loop, refused)
 
     def source(self) -> Any:
         """Return the pool of OS threads, opened, or what has its methods."""
@@ -137,7 +138,7 @@ class Connections(Forked):
         """Close what was opened."""
 
     async def aclose(self) -> None:
-        """Close what was opened, that of the running event loop before this returns."""
+        """Close what was opened for the running event loop, before `close`."""
 
 
 class OwnPools(Connections):
@@ -198,16 +199,16 @@ class OwnPools(Connections):
             at_once(self._attempt(is_async=False))
 
         find_out()
-        hooks: dict[str, Any] = {"configure": self._inspect, "reconnect_failed": lambda pool: at_once(_retry_if_awaited(pool))}
+        hooks: dict[str, Any] = {
+            "configure": lambda connection: at_once(self._sessions.inspect(connection)),
+            "reconnect_failed": lambda pool: at_once(_retry_if_awaited(pool)),
+        }
         pool = _OwnPool(self._resolve, find_out, **hooks, **self._options)
         try:
             pool.open(wait=True, timeout=self._opening_timeout)
         except PoolTimeout as error:
             raise self._too_few() from error
         return pool
-
-    def _inspect(self, connection: SyncConnection) -> None:
-        at_once(self._sessions.inspect(connection))
 
     # Async
 
@@ -330,7 +331,6 @@ class OwnPools(Connections):
         self._closed = True
         if (entry := self._loops.pop(asyncio.get_running_loop(), None)) is not None:
             await entry.close()
-        await close_aside(self.close)
 
 
 class _OwnPool(ConnectionPool[SyncConnection]):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
 from psycopg.rows import tuple_row
 
-from langgraph_checkpoint_custom.drivers.either import Entered, settled
+from langgraph_checkpoint_custom.drivers.either import entered, settled
 from langgraph_checkpoint_custom.engine.operation import Access, Row, Statement
 from langgraph_checkpoint_custom.errors import ConfigError
 
@@ -178,7 +178,7 @@ async def execute(connection: AnyConnection, sql: str, params: Any = None, prepa
     """Execute a statement and return its rows."""
     cursor = cursor_of(connection)
     if connection.pgconn.pipeline_status:  # A caller's: an inner one waits for the reply.
-        async with Entered(connection.pipeline()):
+        async with entered(connection.pipeline()):
             await settled(cursor.execute(as_bytes(sql), params, prepare=prepare, binary=True))
     else:
         await settled(cursor.execute(as_bytes(sql), params, prepare=prepare, binary=True))

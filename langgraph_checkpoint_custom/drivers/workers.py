@@ -38,12 +38,6 @@ async def close_aside(work: Callable[[], None]) -> None:
         executor.shutdown(wait=done)  # No OS thread is left, unless the call was cancelled while it works.
 
 
-def waits_for_sockets(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether psycopg can wait for its sockets in an event loop: not in Windows' default one, which it refuses."""
-    refused = getattr(asyncio, "ProactorEventLoop", ())
-    return type(loop).add_reader is not asyncio.AbstractEventLoop.add_reader and not isinstance(loop, refused)
-
-
 def on_loop(loop: asyncio.AbstractEventLoop, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a call on an event loop of another OS thread; cancel it if the wait is interrupted."""
     future = asyncio.run_coroutine_threadsafe(begin(), loop)
