@@ -40,7 +40,7 @@ from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     has_begun,
     in_transaction,
 )
-from langgraph_checkpoint_custom.drivers.workers import close_aside, on_loop, run_aside
+from langgraph_checkpoint_custom.drivers.workers import close_aside, run_aside
 from langgraph_checkpoint_custom.engine.operation import (
     READS,
     Access,
@@ -186,9 +186,15 @@ class PostgresDriver(Forked):
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result."""
-        if self._connections.loop:
-            return on_loop(self._connections.loop(), lambda: self.arun(op))
-        return at_once(self._run(op, is_async=False))
+        if self._connections.loop is None:
+            return at_once(self._run(op, is_async=False))
+        loop = self._connections.loop()
+        future = asyncio.run_coroutine_threadsafe(self.arun(op), loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
     async def arun(self, op: Operation[T]) -> T:
         """Async version of `run`."""

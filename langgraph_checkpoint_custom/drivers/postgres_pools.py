@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import itertools
 import threading
 import time
 import weakref
@@ -53,7 +52,6 @@ RECONNECT_TIMEOUT = 5.0
 ALONE = 8
 # Seconds that `close` waits for an event loop of another OS thread to close its pool, which takes milliseconds.
 CLOSE_TIMEOUT = 1.0
-_NUMBERS = itertools.count(1)
 
 
 class LoopSource:
@@ -159,8 +157,7 @@ class OwnPools(Connections):
         self._aresolve = partial(aresolve, address, connect_timeout)
         self._sessions = sessions
         self._kwargs = kwargs
-        name = f"{POOL_NAME}-{next(_NUMBERS)}"
-        options |= {"kwargs": kwargs, "name": name, "reconnect_timeout": RECONNECT_TIMEOUT, "open": False}
+        options |= {"kwargs": kwargs, "name": POOL_NAME, "reconnect_timeout": RECONNECT_TIMEOUT, "open": False}
         self._options = options
         # A pool waits for its first connections, or else it would make one more for the waiting call.
         self._opening_timeout: float = max(options["timeout"], connect_timeout)

@@ -1,12 +1,12 @@
-"""Work on a saver's own OS threads, which end with the saver, or on the event loop of a caller's connection."""
+"""Work on a saver's own OS threads, which end with the saver."""
 
 from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from langgraph_checkpoint_custom.errors import closed_error
 
@@ -36,16 +36,6 @@ async def close_aside(work: Callable[[], None]) -> None:
         done = True
     finally:
         executor.shutdown(wait=done)  # No OS thread is left, unless the call was cancelled while it works.
-
-
-def on_loop(loop: asyncio.AbstractEventLoop, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a call on an event loop of another OS thread; cancel it if the wait is interrupted."""
-    future = asyncio.run_coroutine_threadsafe(begin(), loop)
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
 
 
 def refuse(error: RuntimeError) -> NoReturn:
