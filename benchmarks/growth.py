@@ -4,11 +4,7 @@ There are three stores: A has 100,000 threads of 20 checkpoints, B has 1,000,000
 each operation, the table has its operations of the driver (a transaction, or a statement alone), its round trips, the
 pages that it reads (buffers of PostgreSQL; on SQLite what it reads of the file, with a cache of 100 pages), what it
 writes (WAL of PostgreSQL; to the files), how much the database and the memory of this process grow, and the time; and
-the pages, the memory and the time of the official saver.
-
-A thread is a block of checkpoints that a saver stores itself. Its rows are copied with other ids, which are the only
-texts that begin with a block's label. So this code does not depend on any saver's tables. Not part of
-`python -m benchmarks`.
+the pages, the memory and the time of the official saver. Not part of `python -m benchmarks`.
 """
 
 from __future__ import annotations
@@ -23,359 +19,38 @@ import sqlite3
 import statistics
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
-from langgraph.checkpoint.postgres import PostgresSaver as OfficialPostgresSaver
-from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
-from psycopg.conninfo import conninfo_to_dict
 
-from benchmarks.states import prose
+from benchmarks.filled import (
+    STORES,
+    Database,
+    fill,
+    many,
+    postgres_database,
+    remembered,
+    sqlite_database,
+    threads_of,
+    without_cache,
+)
+from benchmarks.shapes import SHAPES, Saver, Step, Thread, label
 from benchmarks.stores import Server, folder, started_server
-from langgraph_checkpoint_custom import CheckpointSaver, OperationEvent, PostgresSaver, Retention, SqliteSaver
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, Retention, SqliteSaver
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 from langgraph_checkpoint_custom.tools.exchange import export_file
 from langgraph_checkpoint_custom.tools.types import classes_of
 
-Saver = BaseCheckpointSaver[Any]
 Work = tuple[str, Callable[[], object]]
 """An operation and its name."""
 
 PAGE = 100  # Checkpoints or threads of a page of a list.
 YEARS = timedelta(days=365_000)
-STORES = {"A": (100_000, 20), "B": (1_000_000, 4)}  # Threads, and checkpoints of each.
-
-
-# Threads
-
-
-def label(block: int) -> str:
-    """What the ids of a block begin with, as those of LangGraph do."""
-    return f"1f{block:06}"
-
-
-class Step(NamedTuple):
-    """A checkpoint of a block; its parent is the step before in its namespace. `root` is the step that called it."""
-
-    new: Mapping[str, Any]
-    ns: str = ""
-    root: int | None = None
-    writes: tuple[tuple[str, Any], ...] = ()
-    delta: str | None = None
-
-
-def long() -> Iterator[Step]:
-    """A chat: one namespace; a blob changes every twentieth step."""
-    for n in range(100):
-        new = {"count": n, "log": prose(60), **({"doc": prose(5_000)} if n % 20 == 0 else {})}
-        yield Step(new, writes=(("count", n), ("log", f"entry {n}")))
-
-
-def five() -> Iterator[Step]:
-    """A root graph, and four subgraphs that keep their memory."""
-    for n in range(100):
-        yield Step({"count": n, "log": prose(60)}, f"memory {n % 5}" if n % 5 else "", 5 * (n // 5) if n % 5 else None)
-
-
-def spaces() -> Iterator[Step]:
-    """A root checkpoint that starts 500 subgraph calls of two checkpoints."""
-    yield Step({"count": 0})
-    for call, step in itertools.product(range(500), range(2)):
-        yield Step({"x": step}, f"child:{{}}-{call:04}", 0)
-
-
-def agent() -> Iterator[Step]:
-    """Five root checkpoints, two of which start a subgraph call of three."""
-    numbers = itertools.count()
-    for turn in range(5):
-        root = next(numbers)
-        new = {"count": turn} | ({"messages": prose(5_000)} if turn == 0 else {})
-        yield Step(new, writes=(("count", turn),))
-        if turn in (1, 3):
-            for step in range(3):
-                next(numbers)
-                yield Step({"x": step, "found": prose(300)}, f"tools:{{}}-{turn}", root)
-
-
-def delta() -> Iterator[Step]:
-    """Steps of a DeltaChannel without a snapshot."""
-    for n in range(100):
-        yield Step({}, delta="log", writes=(("log", f"entry {n}"),))
-
-
-def wide() -> Iterator[Step]:
-    """2,000 channels, 20 of which change in each step."""
-    names = [f"channel_{n:04}" for n in range(2_000)]
-    text = prose(400)
-    for n in range(50):
-        changed = [names[(n * 20 + k) % 2_000] for k in range(20)] if n else names
-        yield Step({name: f"{text}{name}{n}" for name in changed})
-
-
-def short(steps: int) -> Iterator[Step]:
-    """One of many threads."""
-    for n in range(steps):
-        yield Step({"count": n, "text": prose(500)}, writes=(("count", n),))
-
-
-SHAPES: Mapping[str, tuple[Callable[[], Iterator[Step]], int]] = {
-    "long": (long, 500),
-    "five": (five, 500),
-    "spaces": (spaces, 40),
-    "agent": (agent, 5_000),
-    "delta": (delta, 200),
-    "wide": (wide, 0),  # Not repeated: a step has most of the values of all steps before.
-}
-"""The threads of store C: a block, and its number at scale 1."""
-
-
-class Thread:
-    """Puts the steps of blocks on a thread of a saver, one after the other."""
-
-    def __init__(self, saver: Saver, thread_id: str, found: CheckpointTuple | None = None) -> None:
-        self._saver = saver
-        self._thread_id = thread_id
-        self._last: dict[str, str] = {}
-        self._values: dict[str, dict[str, Any]] = {}
-        self._versions: dict[str, dict[str, Any]] = {}
-        if found:  # It goes on with the root graph.
-            self._last[""] = found.config["configurable"]["checkpoint_id"]
-            self._values[""] = found.checkpoint["channel_values"]
-            self._versions[""] = dict(found.checkpoint["channel_versions"])
-
-    def put_block(self, number: int, steps: Iterable[Step], **more: Any) -> None:
-        """Store the steps of a block, with more metadata."""
-        for n, step in enumerate(steps):
-            self.put(number, n, step, **more)
-
-    def put(self, block: int, number: int, step: Step, **more: Any) -> None:
-        """Store a step."""
-        ids = f"{label(block)}-{{:04}}-6000-8000-000000000000"
-        checkpoint_id, ns = ids.format(number), step.ns.format(label(block))
-        new = dict.fromkeys([*step.new, *([step.delta] if step.delta else [])], f"{label(block)}-{number:04}")
-        values = self._values[ns] = {**self._values.get(ns, {}), **step.new}
-        versions = self._versions[ns] = self._versions.get(ns, {}) | new
-        document = {
-            **empty_checkpoint(),
-            "v": 4,
-            "id": checkpoint_id,
-            "channel_values": values,
-            "channel_versions": versions,
-        }
-        metadata: dict[str, Any] = {"source": "loop", "step": number, "run_id": f"{label(block)} run {number // 10}"}
-        where: dict[str, Any] = {"thread_id": self._thread_id, "checkpoint_ns": ns, "checkpoint_id": self._last.get(ns)}
-        if step.root is not None:
-            metadata["parents"] = where["checkpoint_map"] = {"": ids.format(step.root)}
-        if step.delta:
-            metadata["counters_since_delta_snapshot"] = {step.delta: (1, 1)}
-        config = self._saver.put({"configurable": where}, document, metadata | more, new)  # type: ignore[arg-type]
-        self._last[ns] = checkpoint_id
-        if step.writes:
-            self._saver.put_writes(config, step.writes, "task")
-
-
-def relabelled(cell: Any, block: int, number: int) -> Any:
-    """A cell of a row of a block, or the row as text, in another block; what names the block before, too."""
-    for old, new in ((label(block), label(number)), (label(block - 1), label(number - 1))):
-        if isinstance(cell, str):
-            cell = cell.replace(old, new)
-        elif isinstance(cell, bytes):
-            cell = cell.replace(old.encode(), new.encode())
-            cell = cell.replace(old.encode().hex().encode(), new.encode().hex().encode())
-    return cell
-
-
-# Databases
-
-
-class Database(ABC):
-    """A database of a saver, in which rows are copied."""
-
-    def __init__(self, location: str, *, official: bool) -> None:
-        self.location = location
-        self.official = official
-        self.operations = self.round_trips = 0
-
-    def note(self, event: OperationEvent) -> None:
-        """Count an operation of our saver."""
-        self.operations += 1
-        self.round_trips += event.round_trips
-
-    @abstractmethod
-    def opened(self) -> Any:
-        """A context manager with the saver, which notes its operations if it is ours."""
-
-    @abstractmethod
-    def repeat(self, thread_id: str, block: int, numbers: Sequence[int]) -> None:
-        """Copy the rows of a block of a thread, as blocks with these numbers."""
-
-    @abstractmethod
-    def settle(self) -> None:
-        """Give the planner its statistics, and write what is not yet in the tables."""
-
-    @abstractmethod
-    def counters(self) -> tuple[int, int, int]:
-        """Pages read and bytes written since the start, and the size in bytes."""
-
-
-class PostgresDatabase(Database):
-    """A database on a server. What is read in the `other` one is not counted."""
-
-    def __init__(self, location: str, other: str, *, official: bool) -> None:
-        super().__init__(location, official=official)
-        self._other = other
-
-    def opened(self) -> Any:
-        if self.official:
-            return OfficialPostgresSaver.from_conn_string(self.location)
-        return PostgresSaver(self.location, max_size=1, on_operation=self.note)
-
-    def repeat(self, thread_id: str, block: int, numbers: Sequence[int]) -> None:
-        text, hexes = label(block).encode(), label(block).encode().hex().encode()
-        with psycopg.connect(self.location) as connection:
-            tables = connection.execute(
-                "SELECT table_schema || '.' || table_name FROM information_schema.columns"
-                " JOIN information_schema.tables USING (table_schema, table_name)"
-                " WHERE table_type = 'BASE TABLE' AND column_name = 'thread_id'"
-            ).fetchall()
-            for (table,) in tables:
-                with connection.cursor() as cursor:
-                    with cursor.copy(f"COPY (SELECT * FROM {table} WHERE thread_id = '{thread_id}') TO STDOUT") as out:
-                        rows = [row for row in map(bytes, out) if text in row or hexes in row]
-                    with cursor.copy(f"COPY {table} FROM STDIN") as into:
-                        for number in numbers:
-                            into.write(b"".join(relabelled(row, block, number) for row in rows))
-
-    def settle(self) -> None:
-        with psycopg.connect(self.location, autocommit=True) as connection:
-            connection.execute("VACUUM ANALYZE")
-            connection.execute("CHECKPOINT")
-
-    def counters(self) -> tuple[int, int, int]:
-        for connection in _CONNECTIONS:
-            if not connection.closed:  # Otherwise a session reports its numbers after up to ten seconds.
-                connection.pgconn.exec_(b"SELECT pg_stat_force_next_flush()")
-        with psycopg.connect(self._other) as other:
-            found = other.execute(
-                "SELECT blks_hit + blks_read, pg_current_wal_insert_lsn() - '0/0', pg_database_size(datid)"
-                " FROM pg_stat_database WHERE datname = %s",
-                [conninfo_to_dict(self.location)["dbname"]],
-            ).fetchone()
-        pages, written, size = map(int, found or (0, 0, 0))
-        return pages, written, size
-
-
-@contextmanager
-def postgres_database(server: Server, *, official: bool) -> Iterator[Database]:
-    """A database, for the duration of a block."""
-    try:
-        yield PostgresDatabase(server.create("growth"), server.url, official=official)
-    finally:
-        server.drop("growth")
-
-
-_CONNECTIONS: list[psycopg.Connection[Any]] = []
-_on_postgres, _on_sqlite = psycopg.Connection.__init__, sqlite3.connect
-
-
-def remembered(connection: psycopg.Connection[Any], *args: Any, **kwargs: Any) -> None:
-    """Open a connection, of either saver, and remember it."""
-    _on_postgres(connection, *args, **kwargs)
-    _CONNECTIONS.append(connection)
-
-
-def without_cache(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-    """Open a connection that has hardly any pages in memory, so that what it reads is counted."""
-    connection: sqlite3.Connection = _on_sqlite(*args, **kwargs)
-    connection.execute("PRAGMA cache_size = 100")
-    return connection
-
-
-class SqliteDatabase(Database):
-    """A file."""
-
-    def opened(self) -> Any:
-        if self.official:
-            return OfficialSqliteSaver.from_conn_string(self.location)
-        return SqliteSaver(self.location, on_operation=self.note)
-
-    def repeat(self, thread_id: str, block: int, numbers: Sequence[int]) -> None:
-        with closing(sqlite3.connect(self.location)) as file, file:
-            for (table,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-                columns = [row[1] for row in file.execute(f"PRAGMA table_info({table})")]
-                if "thread_id" not in columns:
-                    continue
-                found = file.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE thread_id = ?", [thread_id])
-                rows = [row for row in found if label(block) in str(row)]
-                file.executemany(
-                    f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
-                    ([relabelled(cell, block, number) for cell in row] for number in numbers for row in rows),
-                )
-
-    def settle(self) -> None:
-        with closing(sqlite3.connect(self.location, isolation_level=None)) as file:
-            file.execute("ANALYZE")
-            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def counters(self) -> tuple[int, int, int]:
-        io = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
-        return int(io["rchar"]) // 4096, int(io["wchar"]), os.path.getsize(self.location)
-
-
-@contextmanager
-def sqlite_database(where: Path, *, official: bool) -> Iterator[Database]:
-    """A file, for the duration of a block."""
-    try:
-        yield SqliteDatabase(str(where / "growth.db"), official=official)
-    finally:
-        for file in where.glob("growth.db*"):
-            file.unlink()
-
-
-# Filling
-
-
-def threads_of(store: str, scale: float) -> int:
-    """The number of the many threads of a store."""
-    return max(2, round(STORES[store][0] * scale))
-
-
-def fill(database: Database, store: str, scale: float, shapes: Iterable[str]) -> None:
-    """Store the blocks, and copy them."""
-    with database.opened() as saver:
-        saver.setup()
-        Thread(saver, "few").put_block(0, short(4), user="rare")
-        Thread(saver, "warm").put_block(0, long())
-        if store in STORES:
-            _, steps = STORES[store]
-            Thread(saver, many(1)).put_block(1, short(steps), user="usual")
-            copies = [(many(1), 1, range(2, 1 + threads_of(store, scale)))]
-        else:
-            copies = []
-            for name in shapes:
-                block, blocks = SHAPES[name]
-                thread = Thread(saver, name)
-                for number in (0, 1):
-                    thread.put_block(number, block())
-                copies.append((name, 1, range(2, round(blocks * scale))))
-    for copied in copies:
-        database.repeat(*copied)
-    database.settle()
-
-
-# Measuring
-
-
-def many(number: int) -> str:
-    """The id of one of the many threads."""
-    return f"many {label(number)}"
 
 
 def of_root(thread_id: str) -> Any:

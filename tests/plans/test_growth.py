@@ -1,6 +1,6 @@
 """Lists of a thread read about as many pages as LangGraph's saver reads, also over many namespaces.
 
-The threads, the operations on them and what counts their pages are those of `benchmarks.growth`.
+The threads, the operations on them and what counts their pages are those of `python -m benchmarks.growth`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from benchmarks import growth
+from benchmarks import filled, growth
 from tests.conftest import BACKENDS, made_database
 
 SHAPES = ("long", "five", "agent")
@@ -27,12 +27,12 @@ PAGES = 10
 
 
 @contextmanager
-def made(backend: str, dsn: str, path: Path, *, official: bool) -> Iterator[growth.Database]:
+def made(backend: str, dsn: str, path: Path, *, official: bool) -> Iterator[filled.Database]:
     if backend == "sqlite":
-        yield growth.SqliteDatabase(str(path), official=official)
+        yield filled.SqliteDatabase(str(path), official=official)
     else:
         with made_database(dsn) as (_, url):
-            yield growth.PostgresDatabase(url, dsn, official=official)
+            yield filled.PostgresDatabase(url, dsn, official=official)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says what a process reads")
@@ -40,12 +40,12 @@ def made(backend: str, dsn: str, path: Path, *, official: bool) -> Iterator[grow
 def test_lists_of_a_thread_of_a_thousand_checkpoints(
     backend: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(psycopg.Connection, "__init__", growth.remembered)
-    monkeypatch.setattr(sqlite3, "connect", growth.without_cache)
+    monkeypatch.setattr(psycopg.Connection, "__init__", filled.remembered)
+    monkeypatch.setattr(sqlite3, "connect", filled.without_cache)
     pages: dict[tuple[str, str], list[int]] = {}
     for official in (True, False):
         with made(backend, postgres_dsn, tmp_path / f"{official}.db", official=official) as database:
-            growth.fill(database, "C", 0.02, SHAPES)
+            filled.fill(database, "C", 0.02, SHAPES)
             with database.opened() as saver:
                 for name in ("warm", *SHAPES):
                     reads = takewhile(lambda work: work[0] != "put", growth.on_thread(saver, name))
