@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
-from typing import Any, cast
+from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
-from langchain_core.runnables import RunnableConfig
 from ulid import ULID
 
 from langgraph_checkpoint_custom import (
@@ -26,93 +23,11 @@ from langgraph_checkpoint_custom import (
     retention,
 )
 from langgraph_checkpoint_custom.engine.operation import Operation
-from langgraph_checkpoint_custom.lifecycle import perform
 from langgraph_checkpoint_custom.operations import due_threads, sweep
 from langgraph_checkpoint_custom.operations.due_threads import WEEK
-from langgraph_checkpoint_custom.retention import sweep_operations
-from langgraph_checkpoint_custom.tools.exchange import export_file, import_file
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
-from tests.stores import Client, Store
-
-DAY = timedelta(days=1)
-
-
-def now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
-def put(
-    saver: CheckpointSaver,
-    thread_id: str,
-    *,
-    after: RunnableConfig | None = None,
-    days: float = 0,
-    checkpoint_id: str = "",
-    **more: Any,
-) -> RunnableConfig:
-    """A checkpoint with an id of LangGraph's, if none is given, whose time is `days` ago."""
-    document = checkpoint(checkpoint_id or next_uuid(), {"a": thread_id})
-    document["ts"] = (now() - days * DAY).isoformat()
-    return saver.put(after or config(thread_id), document, metadata(**more), {"a": "1"})
-
-
-def threads(saver: CheckpointSaver) -> list[str]:
-    return sorted(found.thread_id for found in saver.threads())
-
-
-class Sweeps:
-    """Sweeps a saver at any time, and counts the operations of the last sweep."""
-
-    def __init__(self, saver: CheckpointSaver, keep: Retention) -> None:
-        self.saver = saver
-        self.keep = keep
-        self.ran: Counter[str] = Counter()
-        self.visits = 0
-        self.named: set[str] = set()
-
-    def regular(self, at: datetime) -> Swept:
-        """Sweep as a saver that does so at regular intervals."""
-        return self(at, named=self.named)
-
-    def steps(
-        self, at: datetime | None = None, *, dry_run: bool = False, named: set[str] | None = None
-    ) -> Generator[Operation[Any], None, Swept]:
-        """Sweep operation by operation: each is run when the next one is asked for; without a time, now."""
-        self.ran.clear()
-        self.visits = 0
-        d, _, codec = self.saver.backend
-        moment = (at or now()).timestamp()
-        operations = sweep_operations(d, codec, self.keep, moment, dry_run=dry_run, tenants=True, named=named)
-        answer = None
-        while True:
-            try:
-                op = operations.send(answer)
-            except StopIteration as end:
-                return cast(Swept, end.value)
-            if isinstance(op, Operation):
-                yield op
-                self.ran[op.name] += 1
-                if op.name == "kept_threads":  # Each thread that is visited is among them first.
-                    self.visits += len(op.arguments["thread_ids"])
-            answer = perform(self.saver.backend.driver.run, op)
-
-    def __call__(
-        self,
-        at: datetime | None = None,
-        *,
-        dry_run: bool = False,
-        named: set[str] | None = None,
-        before: Callable[[Operation[Any]], None] | None = None,
-    ) -> Swept:
-        """Sweep; `before` is called before each operation."""
-        steps = self.steps(at, dry_run=dry_run, named=named)
-        while True:
-            try:
-                op = next(steps)
-            except StopIteration as end:
-                return cast(Swept, end.value)
-            if before is not None:
-                before(op)
+from tests.behaviour.sweeps import DAY, Sweeps, now, put, threads
+from tests.stores import Store
 
 
 def test_a_second_sweep_of_unchanged_threads_takes_a_handful_of_transactions(
@@ -400,16 +315,6 @@ def test_a_time_to_live_that_is_set_during_a_visit_counts(
     assert due_at <= (0 if moment == "rearm_threads" else (now() + DAY).timestamp())
 
 
-def test_a_thread_that_is_deleted_while_it_is_visited_gets_no_row(saver: CheckpointSaver, database: Database) -> None:
-    for name in "tu":
-        put(saver, name)
-    steps = Sweeps(saver, Retention()).steps()
-    for op in steps:
-        if op.name == "rearm_threads":
-            saver.delete_thread("t")
-    assert [thread_id for (thread_id,) in database.run("SELECT thread_id FROM threads")] == ["u"]
-
-
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
 @pytest.mark.parametrize("reason", ["another retention", "new checkpoints", "their time"])
 def test_a_sweep_holds_no_threads_while_it_waits_for_one(
@@ -517,75 +422,3 @@ def test_a_sweep_reads_an_outline_only_if_it_must(
         swept = saver.sweep(Retention(keep_last=3))
         assert (swept.threads, swept.deleted_checkpoints) == (1, int(thread_id == "long"))
         assert bool(database.run("SELECT count(*) FROM checkpoints WHERE hidden")[0][0]) is False
-
-
-async def test_every_way_to_make_a_thread_gives_it_a_row(
-    client: Client, database: Database, store: Store, tmp_path: Any
-) -> None:
-    saver: Any = client.saver
-    first = put(saver, "put")
-    document = checkpoint(next_uuid(), {"a": "x" * 100_000})
-    await client.put(config("large"), document, metadata(), {"a": "1"})
-    await client.copy_thread("put", "copy")
-    await client.do("fork_thread", "put", "fork")
-    export_file(saver, tmp_path / "file")
-    await client.delete_thread("put")
-    assert database.run("SELECT thread_id FROM threads ORDER BY 1") == [("copy",), ("fork",), ("large",)]
-    import_file(saver, tmp_path / "file")
-    acme = saver.for_tenant("acme")
-    put(acme, "put")
-    rows = database.run("SELECT thread_id, tenant, due_at FROM threads ORDER BY 2, 1")
-    assert rows == [(name, "", 0) for name in ("copy", "fork", "large", "put")] + [("\x1facme\x1fput", "acme", 0)]
-    database.run("UPDATE threads SET due_at = 5")
-    put(saver, "put", after=first)  # No other put touches the row.
-    assert database.run("SELECT DISTINCT due_at FROM threads") == [(5,)]
-
-
-async def test_a_deleted_thread_has_no_row(client: Client, database: Database) -> None:
-    saver: Any = client.saver
-    for name in ("run", "checkpoint"):
-        last = put(saver, name, run_id="r")
-        await client.do("set_ttl", name, DAY)
-    await client.do("delete_checkpoint", last)
-    assert database.run("SELECT thread_id FROM threads") == [("run",)]
-    await client.delete_for_runs(["r"])
-    assert database.run("SELECT count(*) FROM threads") == [(0,)]
-    for name in ("swept", "deleted", "too large"):
-        put(saver, name, days=0 if name == "too large" else 2)
-    await client.delete_thread("deleted")
-    await client.do("sweep", Retention(older_than=DAY))
-    assert database.run("SELECT thread_id FROM threads") == [("too large",)]
-    await client.do("sweep", Retention(max_bytes=0))
-    assert database.run("SELECT count(*) FROM threads") == [(0,)]
-
-
-async def test_the_status_says_what_is_overdue(client: Client) -> None:
-    saver: Any = client.saver
-    for days in (1, 2, 3):
-        put(saver, f"{days}", days=days)
-    assert (await client.do("sweep_status")).finished_at is None
-    keep = Retention(older_than=3.5 * DAY)
-    Sweeps(saver, keep)(now() - 2 * DAY)
-    status = await client.do("sweep_status")
-    assert abs(status.finished_at - now()) < DAY
-    assert (status.overdue, status.lag) == (0, timedelta())
-    Sweeps(saver, Retention(older_than=3.5 * DAY, keep_last=9))(now() - 5 * DAY)
-    status = await client.do("sweep_status")  # At that time, all three were as new as can be.
-    assert (status.overdue, status.lag > DAY) == (3, True)
-    await client.do("sweep", keep)
-    assert (await client.do("sweep_status")).overdue == 0
-
-
-@pytest.mark.parametrize(("older_than", "overdue", "lag"), [(30 * DAY, 0, 0), (DAY / 2, 2, 0.5)])
-async def test_threads_that_a_limited_sweep_has_still_to_visit_are_not_overdue(
-    client: Client, older_than: timedelta, overdue: int, lag: float
-) -> None:
-    """All are due for a new retention. Those whose own time comes meanwhile are overdue."""
-    saver: Any = client.saver
-    for number in range(5):
-        put(saver, f"t{number}")
-    Sweeps(saver, Retention())(now() - 2 * DAY)
-    assert not Sweeps(saver, Retention(older_than=older_than, max_threads=2))(now() - DAY).complete
-    status = await client.do("sweep_status")
-    assert status.overdue == overdue
-    assert lag * DAY <= status.lag < (lag + 0.1) * DAY

@@ -30,7 +30,7 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.engine.operation import Operation
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, metadata
-from tests.behaviour.test_due import Sweeps
+from tests.behaviour.sweeps import Sweeps
 from tests.conftest import APIS
 from tests.stores import Client, Store
 

@@ -12,7 +12,7 @@ from langgraph.types import Interrupt
 from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, Retention
 from langgraph_checkpoint_custom.encoding.langgraph_private import NO_TASK, interrupt_id
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, next_uuid
-from tests.behaviour.test_due import DAY, Sweeps, now, put, threads
+from tests.behaviour.sweeps import DAY, Sweeps, now, put, threads
 from tests.stores import Client, Store
 
 
