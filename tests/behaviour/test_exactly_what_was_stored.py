@@ -24,25 +24,9 @@ from langgraph.types import Command, Interrupt, Send
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, open_saver
 from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, next_uuid, put
+from tests.core.models import Aliased, Holding, Inner, More, Numbers, Old, Rewritten, Shown, Tree, new
+from tests.core.objects import Color, Location, Normalised, Pair, Rights, Slotted
 from tests.core.test_leaves import RECORD, Plain
-from tests.core.test_restored import (
-    Aliased,
-    Color,
-    Holding,
-    Inner,
-    Location,
-    More,
-    Normalised,
-    Numbers,
-    Old,
-    Pair,
-    Rewritten,
-    Rights,
-    Shown,
-    Slotted,
-    Tree,
-    new,
-)
 from tests.exactly import same
 from tests.stores import Client, Store
 from tests.table.classes import Level, Word

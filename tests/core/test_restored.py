@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import math
 import sys
 import traceback
-from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from collections import deque
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum, Flag
-from functools import cached_property
 from types import ModuleType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import pydantic.v1
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -26,308 +21,46 @@ from langchain_core.prompts import ChatPromptTemplate
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import Item, SearchItem
 from langgraph.types import Command, Interrupt, Send
-from pydantic import (
-    AliasChoices,
-    AliasPath,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    RootModel,
-    SecretStr,
-    SerializeAsAny,
-    TypeAdapter,
-    computed_field,
-    field_serializer,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
-from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic import BaseModel, SecretStr, TypeAdapter
 
 from langgraph_checkpoint_custom.encoding.allowlist import strict_serde
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue, UnstorableValue
 from langgraph_checkpoint_custom.encoding.serde import exact_serializer
+from tests.core import models
+from tests.core.models import (
+    MODELS,
+    Aliased,
+    Box,
+    Boxes,
+    Holding,
+    Inner,
+    More,
+    Outer,
+    Shown,
+    Strict,
+    Tree,
+    Written,
+    new,
+)
+from tests.core.objects import (
+    Color,
+    Handed,
+    InEuros,
+    Location,
+    Normalised,
+    Ordered,
+    Pair,
+    Rights,
+    Slotted,
+    Sorted,
+    WithBoth,
+    WithSlots,
+    changed_after,
+    with_slowly,
+)
 from tests.exactly import same
 
 OURS = exact_serializer(JsonPlusSerializer(), on_inexact="raise", encrypted=True)
-T = TypeVar("T")
-
-
-class Color(Enum):
-    RED = "red"
-    PAIR = ("b", 1)
-    NOT = math.nan
-    ALSO = (1, math.nan)
-    LISTED = ["a"]  # noqa: RUF012 - a value that is not hashable
-    TWICE = ["b", 1]  # noqa: RUF012 - the same, as a list
-
-
-class Rights(Flag):
-    READ = 1
-    WRITE = 2
-
-
-class Inner(BaseModel):
-    number: int = 0
-
-
-class More(Inner):
-    more: str = ""
-
-
-class Aliased(BaseModel):
-    plain: int = Field(0, alias="thePlain")
-    validated: int = Field(0, validation_alias="theValidated")
-    chosen: int = Field(0, validation_alias=AliasChoices("one", AliasPath("two", 0)))
-    serialised: int = Field(0, serialization_alias="theSerialised")
-    inner: Inner = Field(default_factory=lambda: Inner(), alias="theInner")
-
-
-class Camel(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, serialize_by_alias=True)
-    first_name: str = ""
-    aliased: Aliased = Field(default_factory=lambda: new(Aliased))
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
-    pair: tuple[int, tuple[str, ...]]
-    numbers: frozenset[int]
-
-
-class Written(BaseModel):
-    """A model whose fields have their own form in a dump."""
-
-    when: datetime
-    number: int
-
-    @field_serializer("when")
-    def year(self, when: datetime) -> str:
-        return f"year {when.year}"
-
-    @model_validator(mode="before")
-    @classmethod
-    def check(cls, given: Any) -> Any:
-        if not isinstance(given.get("number"), int) or given["number"] > 9:
-            raise ValueError("no")
-        return {**given, "number": given["number"] * 2}
-
-
-class Doubling(BaseModel):
-    """A model that does something each time it is made."""
-
-    number: int
-    _made: list[int] = PrivateAttr(default_factory=list)
-    _unset: int = PrivateAttr()
-
-    @field_validator("number", mode="before")
-    @classmethod
-    def double(cls, given: int) -> int:
-        return given * 2
-
-    def model_post_init(self, context: Any) -> None:
-        self.number += 1
-        self._made.append(self.number)
-
-
-class Shown(BaseModel):
-    model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
-    seen: int = 1
-    hidden: str = Field("", exclude=True)
-    counts: Counter[str] = Field(default_factory=Counter)
-    ordered: OrderedDict[str, int] = Field(default_factory=OrderedDict)
-    lists: defaultdict[str, list[int]] = defaultdict(list)
-    by_id: dict[UUID, int] = {}
-    by_pair: dict[tuple[int, str], Any] = {}
-    by_color: dict[Color, dict[int, str]] = {}
-    raw: bytearray = bytearray()
-    secret: SecretStr = SecretStr("")
-    last: deque[int] = deque(maxlen=2)
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def twice(self) -> int:
-        return self.seen * 2
-
-    @computed_field  # type: ignore[prop-decorator]
-    @cached_property
-    def slowly(self) -> int:
-        return self.seen * 3
-
-
-class Holding(BaseModel):
-    one: Inner
-    several: list[Inner] = []
-    named: dict[str, SerializeAsAny[Inner]] = {}
-    anything: Any = None
-
-
-class Numbers(RootModel[list[int]]):
-    pass
-
-
-class Tree(RootModel[dict[str, "Tree"]]):
-    pass
-
-
-class Rewritten(BaseModel):
-    text: str
-
-    @model_serializer
-    def shorten(self) -> dict[str, str]:
-        return {"t": self.text}
-
-
-class Box(BaseModel, Generic[T]):
-    item: T
-
-
-class Boxes(BaseModel):
-    boxes: list[Box[int]]
-    other: Box[Inner]
-
-
-class Old(pydantic.v1.BaseModel):
-    class Config:
-        extra = "allow"
-        underscore_attrs_are_private = True
-
-    number: int = pydantic.v1.Field(0, alias="theNumber")
-    pair: tuple[int, int] = (0, 0)
-    _private: int = pydantic.v1.PrivateAttr(1)
-
-    @pydantic.v1.validator("number", pre=True)
-    def double(cls, given: int) -> int:
-        return given * 2
-
-
-@dataclasses.dataclass(frozen=True)
-class Normalised:
-    name: str
-    calls: int = 0
-    made: str = dataclasses.field(init=False, default="")
-    never: int = dataclasses.field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "calls", self.calls + 1)
-        object.__setattr__(self, "made", self.name.upper())
-        object.__setattr__(self, "_index", {self.name: (1, 2)})
-
-    @cached_property
-    def slowly(self) -> object:
-        return object()
-
-
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Slotted:
-    pair: tuple[int, ...] = ()
-    inner: Any = None
-    given: dataclasses.InitVar[int]
-
-    def __post_init__(self, given: int) -> None:
-        self.pair = (*self.pair, given)
-
-
-@dataclasses.dataclass
-class Base:
-    __slots__ = ("a",)
-    a: Any
-
-
-class WithSlots(Base):
-    """A class with attributes that are not fields and exist only in slots."""
-
-    __slots__ = ("__own", "hidden", "unset")
-
-    def __init__(self, a: Any, hidden: Any) -> None:
-        super().__init__(a)
-        self.hidden = hidden
-        self.__own = hidden
-
-
-class WithBoth(WithSlots):
-    pass
-
-
-@pydantic_dataclass
-class Checked:
-    number: int = Field(0, alias="theNumber")
-
-    @field_validator("number", mode="before")
-    @classmethod
-    def double(cls, given: int) -> int:
-        return given * 2
-
-
-@dataclasses.dataclass
-class Location:
-    x: Any
-    y: Any = None
-
-
-class Handed(Send):
-    """A message to a node with more than LangGraph knows of."""
-
-    def __init__(self, node: str, arg: Any, note: str = "") -> None:
-        super().__init__(node, arg)
-        self.note = note
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any = 2
-
-
-class Sorted(namedtuple("Sorted", "one two")):
-    def __new__(cls, one: int, two: int) -> Sorted:
-        return super().__new__(cls, *sorted((one, two), reverse=True))
-
-
-class InEuros(Pair):
-    @property
-    def left(self) -> Any:
-        return self[0] / 100
-
-
-class Positive:
-    """A descriptor that keeps its value in the instance, under its own name."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        return self if instance is None else vars(instance)[self.name]
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        assert value
-        vars(instance)[self.name] = value
-
-
-class Ordered:
-    """A class whose attributes are those of descriptors."""
-
-    amount = Positive()
-
-    def __init__(self, amount: Any, at: str) -> None:
-        self.amount = amount
-        self.at = at
-
-    @property
-    def at(self) -> str:
-        return str(vars(self)["at"])
-
-    @at.setter
-    def at(self, value: str) -> None:
-        vars(self)["at"] = value
-
-    @cached_property
-    def slowly(self) -> object:
-        return object()
-
-    def cost(self) -> int:
-        return 1
 
 
 class Named(tuple):  # type: ignore[type-arg]
@@ -372,87 +105,14 @@ class Moment(datetime):
     """A class as pandas' Timestamp."""
 
 
-class Outer:
-    class Page(BaseModel, Generic[T]):
-        items: list[T]
-
-    class Nested(BaseModel):
-        x: int = 0
-
-        class Deeper(Enum):
-            A = 1
-
-    @dataclasses.dataclass
-    class Held:
-        x: int = 0
-
-
-def generic_in_generic() -> Any:
-    """At the top level of a module, pydantic would give each of these classes a name there."""
-    return Box[Box[bytes]](item=Box[bytes](item=b"a"))
-
-
-def new(cls: Any, *args: Any, **values: Any) -> Any:
-    """For pydantic's aliases, which mypy supports only partly."""
-    return cls(*args, **values)
-
-
-def changed_after(model: Any, **values: Any) -> Any:
-    for name, value in values.items():
-        setattr(model, name, value)
-    return model
-
-
-def with_slowly(made: Any) -> Any:
-    assert made.slowly
-    return made
-
-
 BERLIN = ZoneInfo("Europe/Berlin")
 WHEN = datetime(2024, 5, 6, tzinfo=timezone.utc)
 OBJECTS: dict[str, Any] = {
-    "aliases": new(Aliased, thePlain=1, theValidated=2, one=3, serialised=4, theInner=Inner(number=5)),
-    "generated aliases": new(Camel, firstName="Ann", aliased=new(Aliased, thePlain=1)),
-    "not valid": Inner.model_construct(number="no number"),
-    "not whole": Holding.model_construct(several=3, _fields_set={"several", "x"}),
-    "changed to what is not valid": changed_after(Inner(number=1), number=[(1, 2)]),
-    "strict, with tuples": Strict(pair=(1, ("a", "b")), numbers=frozenset({1})),
-    "serialised otherwise": Written(when=datetime(2024, 5, 6), number=9),
-    "made with effects": Doubling(number=4),
-    "of many kinds": new(
-        Shown,
-        seen=2,
-        hidden="h",
-        counts=Counter("aab"),
-        ordered=OrderedDict(b=1, a=2),
-        lists=defaultdict(list, a=[1]),
-        by_id={UUID(int=1): 1},
-        by_pair={(1, "a"): {(2,): (3,)}},
-        by_color={Color.RED: {1: "a"}},
-        raw=bytearray(b"a"),
-        secret=SecretStr("s"),
-        last=deque([1, 2], maxlen=2),
-        extra=(1, 2),
-    ),
-    "subclasses": Holding(
-        one=More(number=1, more="m"),
-        several=[More(more="n"), Inner()],
-        named={"a": More()},
-        anything=[More(), Location(1)],
-    ),
-    "root": Numbers([1, 2]),
-    "tree": Tree({"a": Tree({"b": Tree({})})}),
-    "model serializer": Rewritten(text="t"),
-    "generic": Boxes(boxes=[Box[int](item=1)], other=Box[Inner](item=More(number=2))),
-    "generic alone": [Box(item=1), Box[str](item="a"), Box[Location](item=Location(1)), Box[bytes](item=b"a")],
-    "generic in a generic": [generic_in_generic(), Outer.Page[int](items=[1])],
-    "old": new(Old, theNumber=4, pair=(1, 2), extra=(3,)),
-    "computed and cached": with_slowly(new(Shown, seen=2)),
+    **MODELS,
     "frozen dataclass": Normalised("a"),
     "dataclass with a cached property": with_slowly(Normalised("a")),
     "slots": Slotted(pair=(1,), inner={(1, 2): Location((3,))}, given=4),
     "slots that are no fields": [WithSlots(1, (2, 3)), changed_after(WithBoth(1, 2), more=[WithSlots(1, 2)])],
-    "pydantic dataclass": Checked(theNumber=4),
     "what descriptors keep": with_slowly(Ordered((1, 2), "noon")),
     "named tuple": Pair((1,), Pair(Color.RED)),
     "named tuple of its own mind": changed_after(Sorted(1, 2), note="n"),
@@ -529,9 +189,9 @@ def test_a_tuple_with_names_that_is_no_named_tuple_is_a_tuple() -> None:
 def test_a_generic_model_is_found_whose_type_arguments_another_module_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pydantic says that the class belongs to that module, which may not have the model itself under its name."""
     module: Any = ModuleType("another")
-    module.models = sys.modules[__name__]
+    module.models, module.Decimal = models, Decimal
     monkeypatch.setitem(sys.modules, "another", module)
-    exec("of_decimals = models.Box[models.Decimal]", vars(module))
+    exec("of_decimals = models.Box[Decimal]", vars(module))
     value = module.of_decimals(item=Decimal("1.10"))
     assert same(OURS.loads_typed(OURS.dumps_typed(value)), value)
     assert same(read(value, module.of_decimals), value)

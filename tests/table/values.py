@@ -49,8 +49,9 @@ from langgraph.types import CachePolicy, Command, Interrupt, Overwrite, RetryPol
 from pydantic import BaseModel, SecretBytes, SecretStr, create_model
 
 from tests.behaviour.test_inexact import BY_CONSTRUCTOR, LOCAL, FakeDatetime, Indexed, Locked, Zone
-from tests.core import test_restored as restored
-from tests.core.test_restored import OBJECTS, changed_after, new, with_slowly
+from tests.core.models import Box, Shown, new
+from tests.core.objects import Normalised, Rights, changed_after, with_slowly
+from tests.core.test_restored import OBJECTS
 from tests.table import classes as c
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -252,7 +253,6 @@ def enums() -> dict[str, Any]:
     class Local(Enum):
         RED = "red"
 
-    rights = restored.Rights
     return {
         "`Enum`": c.Colour.RED,
         "one whose value is a tuple": c.Colour.BLUE,
@@ -263,8 +263,8 @@ def enums() -> dict[str, Any]:
         "`IntEnum`": c.Level.LOW,
         "`IntEnum` in a list": [c.Level.LOW],
         "`class Ratio(float, Enum)`": c.Ratio.HALF,
-        "`Flag`, two together": rights.READ | rights.WRITE,
-        "`Flag`, none": rights(0),
+        "`Flag`, two together": Rights.READ | Rights.WRITE,
+        "`Flag`, none": Rights(0),
         "`IntFlag`, two together": c.Mode.READ | c.Mode.WRITE,
         "`http.HTTPStatus.OK`": HTTPStatus.OK,
         "one of a class in a class": c.Outside.Colour.RED,
@@ -293,7 +293,7 @@ def data_classes() -> dict[str, Any]:
         "that inherits": c.Point3(1, 2, 3),
         "generic": c.Sealed[int](1),
         "`__post_init__` that counts": c.Counted("a"),
-        "`__post_init__` of a frozen one": restored.Normalised("a"),
+        "`__post_init__` of a frozen one": Normalised("a"),
         "a field with `init=False`": c.Computed(3),
         "a field with `init=False` that was changed": changed_after(c.Computed(3), square=10),
         "a field with `init=False` that has no value yet": half,
@@ -304,7 +304,7 @@ def data_classes() -> dict[str, Any]:
         ),
         "another attribute": noted,
         "another attribute that is a lock": Indexed("a"),
-        "a cached property that was asked for": with_slowly(restored.Normalised("a")),
+        "a cached property that was asked for": with_slowly(Normalised("a")),
         "of pydantic, with an alias and a validator": OBJECTS["pydantic dataclass"],
         "of a class in a class": c.Outside.Place(1),
         "of a class in a function": Local(1),
@@ -340,12 +340,12 @@ def models() -> dict[str, Any]:
         "changed to what is not valid": OBJECTS["changed to what is not valid"],
         "strict and frozen, with tuples": OBJECTS["strict, with tuples"],
         "`model_serializer`": OBJECTS["model serializer"],
-        "an excluded field": restored.Shown(hidden="h"),
-        "`computed_field`": with_slowly(new(restored.Shown, seen=2)),
+        "an excluded field": Shown(hidden="h"),
+        "`computed_field`": with_slowly(new(Shown, seen=2)),
         "a field with a form of its own": BY_CONSTRUCTOR["a field with a form of its own"],
-        "generic": restored.Box[int](item=1),
-        "generic, with a model": restored.Box[c.Model](item=c.Model(name="a")),
-        "generic, without a type": restored.Box(item=1),
+        "generic": Box[int](item=1),
+        "generic, with a model": Box[c.Model](item=c.Model(name="a")),
+        "generic, without a type": Box(item=1),
         "generic models in a model": OBJECTS["generic"],
         "`RootModel[list[int]]`": OBJECTS["root"],
         "`RootModel` of a dict of itself": OBJECTS["tree"],
