@@ -60,17 +60,6 @@ async def test_the_file_is_refused_and_unchanged(tmp_path: Path, api: str, owner
     assert [each.name for each in tmp_path.iterdir()] == ["theirs.db"]
 
 
-async def test_the_official_saver_can_still_use_its_file(tmp_path: Path, api: str) -> None:
-    path = tmp_path / "theirs.db"
-    official(path)
-    with SqliteSaver(path) as saver, pytest.raises(SchemaForeign):
-        await Client(saver, api).get_tuple(config())
-    with OfficialSqliteSaver.from_conn_string(str(path)) as theirs:
-        found = theirs.get_tuple(config())
-    assert found is not None
-    assert found.checkpoint["channel_values"] == {"a": [1]}
-
-
 @needs_error_codes
 async def test_a_file_that_is_not_a_database_is_unchanged(tmp_path: Path, api: str) -> None:
     path = tmp_path / "letter.txt"
