@@ -158,11 +158,6 @@ async def test_the_claim_of_one_thread_does_not_count_on_another(client: Client)
             await client.put_writes(at(lease, "1"), [("a", 1)], "task")
 
 
-async def test_a_run_without_a_claim_is_not_blocked(client: Client) -> None:
-    async with claimed(client):
-        await put(client, "1")
-
-
 async def test_an_error_in_the_block_is_not_hidden_by_the_lost_claim(client: Client, database: Database) -> None:
     async def fails() -> None:
         async with claimed(client):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from langgraph_checkpoint_custom import ConfigError
-from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, put
+from tests.behaviour.helpers import Database, config, get, put
 from tests.stores import Client
 
 SPECIAL = ["__error__", "__interrupt__", "__resume__", "__scheduled__"]
@@ -69,11 +69,3 @@ async def test_writes_without_a_checkpoint_id_are_refused(client: Client, databa
         with pytest.raises(ConfigError, match="checkpoint_id"):
             await client.put_writes(config(checkpoint_id=checkpoint_id), [("a", 1)], "task")
     assert database.counts()["writes"] == 0
-
-
-async def test_the_config_of_the_previous_step_works(client: Client) -> None:
-    """LangGraph adds its own keys to it."""
-    where = await client.put(config(), checkpoint("1"), metadata(), {})
-    where["configurable"] |= {"__pregel_task_id": "x", "user": object()}
-    await client.put_writes(where, [("a", 1)], "task")
-    assert await writes(client) == [("task", "a", 1)]
