@@ -167,7 +167,7 @@ async def test_the_wrong_serializer_raises(store: Store, client: Client) -> None
     with open_saver(store.url, serde=key) as encrypting:
         await put_thread(Client(encrypting, client.api))
     error = await expect(client, READS, channel="metadata", type="msgpack+aes|b")
-    assert "serde" in str(error)
+    assert "pass the EncryptedSerializer that has its key as serde" in str(error)
     with open_saver(store.url, serde=other_key) as other:
         await expect(Client(other, client.api), READS, channel="metadata", type="msgpack+aes|b")
 

@@ -13,7 +13,6 @@ from langgraph_checkpoint_custom import ConfigError
 from langgraph_checkpoint_custom.encoding import metadata as metadata_module
 from langgraph_checkpoint_custom.encoding.metadata import _SECRET, NEEDED
 from tests.behaviour.helpers import Database, checkpoint, config, get, metadata
-from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
 
 AES = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
@@ -43,19 +42,6 @@ async def test_an_excluded_key_is_stored_nowhere(store: Store, database: Databas
     cells = b" ".join(database.cells())
     assert SECRET.encode() not in cells
     assert b"user_token" not in cells
-
-
-async def test_a_graph_runs_with_an_excluded_key(store: Store, database: Database, api: str) -> None:
-    with store.open(exclude_metadata=["api_key"]) as saver:
-        graph = chain(Log, one=says("a"), two=says("b")).compile(checkpointer=saver)
-        for _ in range(2):
-            if api == "async":
-                await graph.ainvoke({"log": ["x"]}, given(api_key=SECRET, user="ann"))
-            else:
-                graph.invoke({"log": ["x"]}, given(api_key=SECRET, user="ann"))
-        stored = await Client(saver, api).all(config())
-        assert {found.metadata["user"] for found in stored} == {"ann"}  # type: ignore[typeddict-item]
-    assert SECRET.encode() not in b" ".join(database.cells())
 
 
 @pytest.mark.parametrize("name", [*NEEDED])

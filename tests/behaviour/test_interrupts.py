@@ -6,7 +6,6 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.types import Command, Interrupt, interrupt
 
@@ -28,7 +27,7 @@ from tests.behaviour.helpers import (
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.nodes import Log, chain, parallel, says
 from tests.graphs.scenarios.subgraphs import Outer
-from tests.stores import Client, Store
+from tests.stores import Client
 
 
 def asked(found: list[WaitingThread]) -> dict[str, list[Any]]:
@@ -184,16 +183,6 @@ async def test_a_prefix_limits_the_list_to_threads_that_begin_with_it(
     for wrong in ("\x1facme", 1.5, "a\0"):
         with pytest.raises(ConfigError, match="prefix"):
             await client.do("interrupts", prefix=wrong)
-
-
-async def test_encrypted_interrupts_are_listed(store: Store, api: str, database: Database) -> None:
-    with store.open(serde=EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")) as saver:
-        saver.setup()
-        client = Client(saver, api)
-        graph = chain(Log, ask=asks("a secret")).compile(checkpointer=saver)
-        await run_graph(client, graph, {"log": []}, anywhere())
-        assert asked(await client.do("interrupts")) == {"thread": ["a secret"]}
-        assert not any(b"a secret" in cell for cell in database.cells())
 
 
 @pytest.mark.leaves_damage("a value is broken")

@@ -93,13 +93,6 @@ async def test_old_and_new_keys_read_everything_together(store: Store, api: str)
         await get(Client(alone, api), parent)
 
 
-async def test_reading_an_encrypted_row_without_a_key_says_which_option_is_missing(store: Store, api: str) -> None:
-    with store.open(serde=OLD) as saver, store.open() as plain:
-        await put_all(Client(saver, api))
-        with pytest.raises(CorruptCheckpoint, match="pass the EncryptedSerializer"):
-            await get(Client(plain, api), config())
-
-
 @pytest.mark.parametrize("before", [OLD, PLAIN], ids=["another key", "no key"])
 async def test_reencrypt_stores_everything_again(store: Store, database: Database, api: str, before: Any) -> None:
     with store.open(serde=before) as saver:
