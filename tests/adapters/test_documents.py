@@ -90,14 +90,6 @@ def test_many_writers_lose_no_update(saver: CheckpointSaver) -> None:
     assert values(saver) == {**{f"{number}": number for number in range(40)}, "number": 40}
 
 
-def test_a_new_id_sorts_after_the_newest_even_if_the_clock_is_behind(saver: CheckpointSaver) -> None:
-    late = next_version(THREAD, Before(), {"number": 1})
-    late.checkpoint["id"] = "ffffffff-ffff-6fff-bfff-fffffffffff0"
-    Documents(saver).put(late)
-    assert add(saver, {}) == 2
-    assert values(saver) == {"number": 2}
-
-
 def test_threads_of_other_frameworks_are_not_langgraph_threads(saver: CheckpointSaver) -> None:
     add(saver, {})
     own = generate_config("a thread")
