@@ -6,7 +6,6 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langgraph.channels import DeltaChannel
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command, StateSnapshot
 
 from langgraph_checkpoint_custom import CheckpointLabelled, CheckpointNotFound, ConfigError
@@ -173,9 +172,3 @@ async def test_a_rollback_over_a_labelled_checkpoint_is_refused(
     await client.do("unlabel", "thread", "inside")
     assert await client.do("rollback", "thread", id_of(configs[2])) == configs[2]
     assert await client.do("labels", "thread") == {"keep": configs[2]}
-
-
-def test_the_base_class_has_no_method_of_that_name() -> None:
-    """If LangGraph added one, it would have its own signature."""
-    ours = ("threads", "count_threads", "thread_exists", "runs", "history", "label", "labels", "rollback")
-    assert not [name for name in ours if hasattr(BaseCheckpointSaver, name)]

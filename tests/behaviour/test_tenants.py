@@ -29,7 +29,7 @@ from tests.behaviour.helpers import (
     put,
     put_delta_chain,
 )
-from tests.stores import Client, Store
+from tests.stores import Client
 
 pytestmark = pytest.mark.usefixtures("changing_values_in_blobs")
 
@@ -268,14 +268,6 @@ def test_a_tenant_that_the_caller_has_set_stays_set(postgres_url: str) -> None:
         connection.execute("SELECT set_config('langgraph_checkpoint_custom.tenant', 'own', true)")
         PostgresSaver(connection).for_tenant("acme").get_tuple(config())
         assert connection.execute("SELECT langgraph_checkpoint.current_tenant()").fetchone() == ("own",)
-
-
-def test_the_savers_of_all_tenants_share_one_store(store: Store) -> None:
-    """A saver for a tenant shares its connections with the saver that it was made from."""
-    with store.open() as saver:
-        own = saver.for_tenant("acme")
-        assert type(own) is type(saver)
-        assert own.for_tenant("other").for_tenant("acme").get_tuple(config()) is None
 
 
 async def test_tenants_lists_the_tenants_that_have_threads(client: Client) -> None:
