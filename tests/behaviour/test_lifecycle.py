@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_checkpoint_custom import ClosedError, ConfigError, PostgresSaver, SqliteSaver, open_saver
+from langgraph_checkpoint_custom import ClosedError, ConfigError, SqliteSaver, open_saver
 from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, put
 from tests.stores import Client, Store
 
@@ -27,12 +27,6 @@ def test_constructing_a_saver_creates_no_file(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
         saver.close()
         assert list(tmp_path.iterdir()) == []
-
-
-def test_constructing_a_saver_connects_to_no_server() -> None:
-    """No server is at this address."""
-    PostgresSaver.from_conn_string("postgresql://127.0.0.1:1/nowhere").close()
-    open_saver("postgresql://127.0.0.1:1/nowhere", max_size=3).close()
 
 
 def test_a_saver_is_not_pickled(store: Store) -> None:

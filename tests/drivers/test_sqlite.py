@@ -211,12 +211,6 @@ async def test_a_file_that_is_removed_while_open_raises_and_no_file_is_created(
             assert len(await client.all(generate_config("t"))) == 2
 
 
-def test_a_path_may_have_characters_with_a_meaning_in_urls(tmp_path: Path) -> None:
-    with SqliteSaver(tmp_path / "a?mode=memory#%41 é.db") as saver:
-        put(saver, "t")
-        assert saver.get_tuple(generate_config("t")) is not None
-
-
 UNCLOSED = """
 import sys, threading, time
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config
