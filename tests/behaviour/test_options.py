@@ -73,7 +73,6 @@ def test_type_checkers_know_every_option(saver: type[CheckpointSaver]) -> None:
         (NOWHERE, {"answer_timeout": 60.0}, "PostgresSaver has no option 'answer_timeout'"),
         (NOWHERE, {"connect_timeout": float("nan")}, "connect_timeout must be more than 0 seconds, not nan"),
         (NOWHERE, {"connect_timeout": 0}, "connect_timeout must be more than 0"),
-        (NOWHERE, {"read_only": True, "retention": Retention(keep_last=1)}, "read_only=True deletes nothing"),
     ],
 )
 def test_an_impossible_option_is_refused(url: str, options: Any, words: str) -> None:
