@@ -224,13 +224,6 @@ async def test_a_document_of_at_most_4_096_bytes_has_all_values_of_any_type(clie
     assert row_of(database, "1").blobs == {}
 
 
-async def test_in_a_larger_document_the_size_of_each_value_decides(client: Client, database: Database) -> None:
-    values = {"list": LONG, "small": ["small"], "number": 1}
-    where = await put(client, "1", values)
-    assert (await get(client, where)).checkpoint["channel_values"] == values
-    assert row_of(database, "1").blobs.keys() == {"list"}
-
-
 @pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_a_value_that_changes_with_every_step_is_stored_alike_by_one_saver_and_by_several(
     store: Store, client: Client, database: Database
