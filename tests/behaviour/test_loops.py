@@ -54,12 +54,6 @@ def use_sync(saver: CheckpointSaver, thread_id: str = "thread") -> None:
     saver.prune([thread_id])
 
 
-def test_a_saver_works_in_consecutive_event_loops(saver: CheckpointSaver) -> None:
-    for number in range(3):
-        asyncio.run(use(saver, str(number)))
-    assert len(list(saver.list(None))) == 3
-
-
 async def test_sync_calls_work_inside_a_loop_while_its_tasks_wait(saver: CheckpointSaver) -> None:
     """They need nothing from the loop, which is blocked."""
     tasks = [asyncio.create_task(use(saver, f"async {number}")) for number in range(8)]
