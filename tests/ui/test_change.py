@@ -141,6 +141,8 @@ def test_the_saver_of_a_tenant_reaches_no_other_tenant(saver: CheckpointSaver) -
     chat(other, "theirs")
     chat(saver.for_tenant("acme"), "ours")
     pages = pages_of(saver.for_tenant("acme"), write=True)
+    assert "Tenants" not in pages.page("/")
+    pages.page("/thread", 404, thread="t")
     for path in ("/", "/inbox", "/space?count=1", "/suggestions?of=keys", "/tenants"):
         pages.page(path, 404, tenant="globex")
     for path in ("/thread", "/checkpoint", "/checkpoints", "/timeline", "/difference", "/summary", "/space", "/value"):

@@ -197,14 +197,6 @@ def test_a_tenants_threads_are_on_pages_of_their_own(pages: Pages) -> None:
     pages.page("/thread", 404, thread="support-of-acme")
 
 
-def test_a_tenants_saver_shows_nothing_else(stories: CheckpointSaver) -> None:
-    pages = pages_of(stories.for_tenant("acme"))
-    html = pages.page("/")
-    assert names_in(html) == ["support-of-acme"]
-    assert "Tenants" not in html
-    pages.page("/thread", 404, thread="support-1042")
-
-
 # Checkpoints
 
 
