@@ -96,7 +96,10 @@ class Settings(NamedTuple):
 
     def all_options(self) -> dict[str, Any]:
         """The options of `open_saver`, including the serializers with the keys."""
-        serdes = [key_serde(number, name) for number, name in enumerate(self.keys, 1)]
+        serdes = [
+            key_serde(name, f"{KEYS} must list names of variables that contain keys, and the variable of name {number}")
+            for number, name in enumerate(self.keys, 1)
+        ]
         return {
             **dict(self.options),
             "serde": serdes[0] if serdes else None,
@@ -155,20 +158,13 @@ def _key_names(environment: Mapping[str, str]) -> tuple[str, ...]:
     return names
 
 
-def key_serde(number: int, name: str) -> SerializerProtocol:
-    """The serializer for a key of the list, by its position in the list and the variable that holds it."""
+def key_serde(name: str, named: str) -> SerializerProtocol:
+    """The serializer for the key in a variable; an error has `named` instead of its name, which may be a key."""
     if name == UNENCRYPTED:
         return JsonPlusSerializer()
     key = os.environ.get(name, "").encode()
-    if not key:  # The message omits the name: it may be a key.
-        raise ConfigError(
-            f"{KEYS} must list names of variables that contain keys, and the variable of name {number} is not set"
-        )
-    return serde_of_key(name, key)
-
-
-def serde_of_key(name: str, key: bytes) -> SerializerProtocol:
-    """The serializer for a key that a variable holds."""
+    if not key:
+        raise ConfigError(f"{named} is not set")
     if len(key) not in (16, 24, 32):
         raise ConfigError(f"{name} must contain an AES key of 16, 24 or 32 bytes, not {len(key)} bytes")
     return EncryptedSerializer.from_pycryptodome_aes(JsonPlusSerializer(), key=key)

@@ -16,7 +16,6 @@ from time import monotonic, sleep
 from typing import Annotated, Any, Literal
 
 import typer
-from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.cli.checking import find_classes
@@ -38,7 +37,7 @@ from langgraph_checkpoint_custom.encoding.restored import find
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.operations.schema import verify as verify_tables
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.settings import KEYS, UNENCRYPTED, URL, open_saver, serde_of_key, settings_of, url_of
+from langgraph_checkpoint_custom.settings import KEYS, URL, key_serde, open_saver, settings_of, url_of
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.tools.exchange import count_exported, export_file, import_file, transfer
 from langgraph_checkpoint_custom.tools.fence import close
@@ -158,11 +157,9 @@ def migrate(
         raise ConfigError("no source given; use --from")
     source = url_of(source) if source else given(None)
     must_exist(source, "")
-    serde: SerializerProtocol | None = None
-    if official_key == UNENCRYPTED:
-        serde = JsonPlusSerializer()
-    elif official_key:
-        serde = serde_of_key(official_key, os.environ.get(official_key, "").encode())
+    serde = None
+    if official_key is not None:
+        serde = key_serde(official_key, "--official-key takes the name of a variable with a key, and the variable")
     details: dict[str, Any] = {"threads": threads, "serde": serde, "diverged": diverged}
     unfenced = None
     missing: list[str] = []

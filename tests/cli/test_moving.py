@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
-from langgraph_checkpoint_custom.settings import serde_of_key
+from langgraph_checkpoint_custom.settings import key_serde
 from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.cli.conftest import PROGRAM, SECRET, Cli, on_terminal
 from tests.moving.official import Official, everything, step
@@ -61,6 +61,13 @@ def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
     assert "no file" in cli.fail("import", "nowhere.zst")
     (tmp_path / "text").write_text("text")
     assert "damaged" in cli.fail("import", "text")
+
+
+def test_a_key_in_place_of_its_variable_is_not_printed(cli: Cli) -> None:
+    """The fixture looks for it."""
+    for key in (SECRET, ""):
+        said = cli.fail("migrate", "--from", cli.store.url, "--url", "new.db", "--official-key", key, code=2)
+        assert "the variable is not set" in said
 
 
 def test_migrate_from_the_official_saver(cli: Cli, official: Official) -> None:
@@ -327,7 +334,7 @@ def test_a_dry_run_finds_missing_classes_in_encrypted_values(
     module: Any = ModuleType("gone_app")
     module.Gone = dataclasses.make_dataclass("Gone", ["value"])
     module.Gone.__module__ = "gone_app"
-    key = serde_of_key("KEY", b"0123456789abcdef")
+    key = key_serde("KEY", "")
     with open_saver(f"{tmp_path}/source.db", serde=key) as saver, monkeypatch.context() as patched:
         patched.setitem(sys.modules, "gone_app", module)
         step(saver, "1", None, a=[module.Gone(1)])
