@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 from urllib.parse import quote, unquote
 
@@ -65,10 +64,12 @@ def url_of(text: str) -> str:
     A name such as "localhost" is not taken for a file that could be created: the file exists, or its name has a slash
     or the usual ending.
     """
-    if ":" in text or "=" in text:  # A URL, or a connection string of PostgreSQL.
-        return text
-    is_file = "/" in text or text.endswith((".db", ".sqlite", ".sqlite3")) or Path(text).is_file()
-    return f"sqlite:///{quote(text)}" if is_file else text
+    if re.search(r"[\ud800-\udfff]", text):  # How Python has the bytes of an argument or variable that are not UTF-8.
+        raise ConfigError("the URL or path of a database must be UTF-8, and this one is not")
+    # `host=a` may begin a connection string of PostgreSQL, with a password in it; `a=b.db` names a file.
+    is_conninfo = re.match(r"\s*\w+\s*=(?!\S*\.(db|sqlite3?)\Z)", text)
+    is_path = not is_conninfo and ("/" in text or text.endswith((".db", ".sqlite", ".sqlite3")))
+    return f"sqlite:///{quote(text)}" if ":" not in text and (is_path or os.path.isfile(text)) else text
 
 
 # Environment variables

@@ -74,10 +74,10 @@ def moment(text: str | None) -> datetime | None:
 
 def amount(text: str) -> int:
     """Return a number of bytes, such as "10GB"."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", text, re.IGNORECASE)
-    if found is None:
-        raise ConfigError(f"{text!r} is not a size; write a number and B, KB, MB, GB or TB, such as 10GB")
-    return int(float(found[1]) * _BYTES[found[2].upper()])
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", text, re.IGNORECASE):
+        with suppress(OverflowError):
+            return int(float(found[1]) * _BYTES[found[2].upper()])
+    raise ConfigError(f"{text!r} is not a size; write a number and B, KB, MB, GB or TB, such as 10GB")
 
 
 # Arguments and options

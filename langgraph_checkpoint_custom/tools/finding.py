@@ -31,6 +31,8 @@ def wanted_of(pairs: Iterable[str]) -> dict[str, Any] | None:
             wanted[key] = json.loads(text)
         except ValueError:
             wanted[key] = text
+        except RecursionError:
+            raise ConfigError(f"the value of {key!r} is nested too deeply") from None
     return wanted or None
 
 
@@ -51,7 +53,7 @@ def _is_open(pair: str) -> bool:
         return False
     try:
         json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     return False
 

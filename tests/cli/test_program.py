@@ -17,6 +17,7 @@ from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.cli.app import GROUPS, name_of
 from langgraph_checkpoint_custom.cli.common import PROGRAM
 from langgraph_checkpoint_custom.settings import url_of
+from tests.cli.conftest import Cli
 from tests.cli.test_document import COMMANDS
 
 # The script that pip installs beside the interpreter.
@@ -67,6 +68,12 @@ def test_the_script_and_the_module_are_the_same_program() -> None:
         ("sqlite:///a.db", "sqlite:///a.db"),
         ("postgresql://me@host/app.db", "postgresql://me@host/app.db"),
         ("host=a password=/b.db", "host=a password=/b.db"),
+        ("host=/run dbname=app.db", "host=/run dbname=app.db"),
+        ("user=me", "user=me"),
+        ("lr=0.1.db", "sqlite:///lr%3D0.1.db"),
+        ("lr=0.1/seed=2.sqlite3", "sqlite:///lr%3D0.1/seed%3D2.sqlite3"),
+        ("/data/lr=0.1/store", "sqlite:////data/lr%3D0.1/store"),
+        ("my runs/lr=0.1/a.db", "sqlite:///my%20runs/lr%3D0.1/a.db"),
         ("me:secret@host/app.db", "me:secret@host/app.db"),
         ("localhost", "localhost"),
     ],
@@ -83,11 +90,32 @@ def test_commands_take_paths(
     assert [path.name for path in tmp_path.iterdir()] == ["100% mine.db"]
     Path("100% mine.db").rename("store")
     assert output(capsys, "threads", "--url", "store", "--json").startswith('{\n  "threads": []')
-    monkeypatch.setenv("CHECKPOINT_URL", "store")
+    Path("store").rename("run=1")
+    monkeypatch.setenv("CHECKPOINT_URL", "run=1")
     output(capsys, "verify")
+    Path("run=1").rename("store")
+    monkeypatch.setenv("CHECKPOINT_URL", "store")
     output(capsys, "migrate", "--from", "store", "--url", "other.db")
     with SqliteSaver("other.db") as saver:
         assert list(saver.list(None)) == []
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("threads", "--url", "caf\udce9.db"),
+        ("threads", "--url", "sqlite:///caf\udce9.db"),
+        ("setup", "--url", "postgresql://me:n0t-for-the-screen\udce9@127.0.0.1:1/app"),
+        ("migrate", "--from", "caf\udce9.db"),
+        ("threads", "--where", f"a={'[' * 100_000}"),
+        ("erase", "--where", f"a={'[' * 100_000}{']' * 100_000}", "--yes"),
+        ("sweep", "--max-bytes", "9" * 400, "--yes"),
+    ],
+    ids=lambda argv: f"{argv[0]} {argv[2][:25]!a}",
+)
+def test_what_no_program_can_read_is_an_error_in_a_line(cli: Cli, argv: tuple[str, ...]) -> None:
+    """Bytes that are not UTF-8, JSON that is too deep, a number that is too large."""
+    assert len(cli.fail(*argv, code=2)) < 500
 
 
 def test_an_error_of_a_connection_is_a_line_without_names_of_ours(capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,6 +90,7 @@ def test_a_search_is_explained_and_suggested(pages: Pages) -> None:
     assert "'nonsense' is not KEY=VALUE" in html
     assert "there is no state 'x'" in text_of(pages.page("/", state="x"))
     assert "$in in the filter of 'user' takes a list" in text_of(pages.page("/", where='user={"$in": 1}'))
+    assert "the value of 'user' is nested too deeply" in text_of(pages.page("/", where=f"user={'[' * 20_000}"))
     assert "topic=" in pages.data("/suggestions", of="keys")["suggestions"]
     labels = pages.data("/suggestions", of="labels")["suggestions"]
     assert {"before the answer", "the refund that was paid"} <= {*labels}
