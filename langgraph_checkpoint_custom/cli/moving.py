@@ -87,7 +87,7 @@ def import_(
         raise NotPossible(f"there is no file {str(file)!r}")
     with (
         options.opened(may_be_new=True) as saver,
-        progress("import", "threads", lambda: count_exported(file)) as report,
+        progress("import", "threads", lambda: count_exported(file) if file.is_file() else 0) as report,
     ):
         saver.setup()
         done = import_file(saver, file, threads=threads, progress=report)

@@ -248,12 +248,13 @@ def progress(what: str, unit: str, total: Callable[[], int]) -> Iterator[Callabl
     Args:
         what: What is done: "export".
         unit: What is counted: "threads".
-        total: Returns the number at the end. Called only if stderr is a terminal.
+        total: Returns the number at the end; 0 if it is not known, then there is no bar. Called only if stderr is a
+            terminal.
 
     Yields:
         A function that is called with the number that is done.
     """
-    if not sys.stderr.isatty():
+    if not (sys.stderr.isatty() and (end := total())):
         yield lambda done: None
         return
     from rich.console import Console
@@ -270,5 +271,5 @@ def progress(what: str, unit: str, total: Callable[[], int]) -> Iterator[Callabl
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), Rate(), TimeRemainingColumn(compact=True))
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task(what, total=total())
+        task = bar.add_task(what, total=end)
         yield lambda done: bar.update(task, completed=done)

@@ -20,7 +20,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -234,9 +234,12 @@ def import_file(
 
 
 def count_exported(path: str | Path) -> int:
-    """Return the number of threads in a file; reads the file to its end."""
-    with _opened(Path(path), LARGEST_ROW) as lines:
-        return sum(line.startswith(b'{"thread":') for line in lines)
+    """Return the number of threads in a file, of a damaged one in its readable part; reads the file to its end."""
+    found = 0
+    with suppress(BrokenExport), _opened(Path(path), LARGEST_ROW) as lines:
+        for line in lines:
+            found += line.startswith(b'{"thread":')
+    return found
 
 
 def transfer(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from threading import Thread
 from time import sleep
 from types import ModuleType
 from typing import Any
@@ -59,8 +60,40 @@ def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
         assert (again["threads"], again["unchanged"], set(again["problems"])) == (2, 2, {"001", HOSTILE})
         assert cli.error.count("error: thread ") == 2
     assert "no file" in cli.fail("import", "nowhere.zst")
+
+
+def test_an_import_stores_what_comes_before_the_damage_also_on_a_terminal(cli: Cli, tmp_path: Path) -> None:
+    """There, it counts the threads for its bar first."""
+    with cli.store.open() as saver:
+        for number in range(5):  # Together more than is read at once.
+            step(saver, f"{number}", None, text=os.urandom(300_000).hex())
+    cli("export", "all.zst")
+    (tmp_path / "damaged").write_bytes((tmp_path / "all.zst").read_bytes() + b"damaged")
     (tmp_path / "text").write_text("text")
-    assert "damaged" in cli.fail("import", "text")
+    (tmp_path / "folder").mkdir()
+    for name in ("damaged", "text", "folder"):
+        error = cli.fail("import", name, "--url", f"{name}.one.db")
+        assert "damaged" in error or name == "folder"
+        code, shown = on_terminal("import", name, "--url", f"{name}.two.db", columns=1000, interrupt="never")
+        assert code == 1
+        assert shown.rstrip().endswith(error.rstrip())
+        with open_saver(f"{name}.one.db") as one, open_saver(f"{name}.two.db") as two:
+            assert one.count_threads() == two.count_threads()
+            assert (one.count_threads() > 0) == (name == "damaged")
+
+
+def test_an_import_reads_a_pipe_also_on_a_terminal(cli: Cli, tmp_path: Path) -> None:
+    """Once, since it can be read once."""
+    with cli.store.open() as saver:
+        fill(saver, 3)
+    cli("export", "all.zst")
+    os.mkfifo("pipe")
+    content = Path("all.zst").read_bytes()
+    writer = Thread(target=Path("pipe").write_bytes, args=[content], daemon=True)
+    writer.start()
+    code, shown = on_terminal("import", "pipe", "--url", "new.db", interrupt="never")
+    writer.join()
+    assert (code, shown.split(",")[0]) == (0, "3 threads")
 
 
 def test_a_key_in_place_of_its_variable_is_not_printed(cli: Cli) -> None:
