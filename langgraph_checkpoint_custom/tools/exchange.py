@@ -294,10 +294,10 @@ def _threads(
     if threads is None:
         return (each for own in savers for each in _all_threads(own))
     named = sorted(set(texts("thread", threads, MAX_THREAD_ID)))
-    for thread_id in named:
-        if not any(own.thread_exists(thread_id) for own in savers):
-            raise CheckpointNotFound(f"there is no thread {thread_id!r}")
-    return ((own, each, None) for own in savers for each in named if own.thread_exists(each))
+    found = [(own, each, None) for own in savers for each in named if own.thread_exists(each)]
+    if missing := set(named).difference(thread_id for _, thread_id, _ in found):
+        raise CheckpointNotFound(f"there is no thread {min(missing)!r}")
+    return iter(found)
 
 
 def _all_threads(saver: CheckpointSaver) -> Iterator[tuple[CheckpointSaver, str, Sequence[str] | None]]:

@@ -8,17 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import ormsgpack
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-    writes_sort_key,
-)
+from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, writes_sort_key
 from langgraph.checkpoint.serde.types import TASKS
 
 from langgraph_checkpoint_custom.encoding.extensions import METHOD, Extension
@@ -75,16 +69,11 @@ class ForeignCheckpoint(NamedTuple):
         """The same without the thread."""
         return self.checkpoint_ns, self.checkpoint_id
 
-    def as_tuple(self) -> CheckpointTuple:
-        """Return the checkpoint in the form in which a saver returns it."""
+    @property
+    def pending_writes(self) -> list[tuple[str, str, Any]]:
+        """The writes as a saver returns them."""
         writes = sorted(self.writes, key=lambda write: writes_sort_key(write.task_path, write.task_id, write.idx))
-        return CheckpointTuple(
-            config_of(self.thread_id, self.checkpoint_ns, self.checkpoint_id),
-            cast("Checkpoint", self.checkpoint),
-            cast("CheckpointMetadata", self.metadata),
-            config_of(self.thread_id, self.checkpoint_ns, self.parent_id) if self.parent_id else None,
-            [(write.task_id, write.channel, write.value) for write in writes],
-        )
+        return [(write.task_id, write.channel, write.value) for write in writes]
 
     @property
     def versions(self) -> dict[str, Any]:
@@ -232,7 +221,7 @@ def difference(of: ForeignCheckpoint, other: ForeignCheckpoint) -> str | None:
     for channel, value in expected.items():
         if not same(_without_snapshot(values[channel]), _without_snapshot(value)):
             return f"its value of channel {channel!r} differs"
-    if not same(other.as_tuple().pending_writes, of.as_tuple().pending_writes):
+    if not same(other.pending_writes, of.pending_writes):
         return "its writes differ"
     return None
 

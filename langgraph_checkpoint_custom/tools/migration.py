@@ -303,11 +303,10 @@ class _Move:
         return report
 
     def _chosen(self, threads: Collection[str]) -> list[list[str]]:
-        chosen = sorted(set(texts("thread", threads, MAX_THREAD_ID)))
-        for thread_id in chosen:
-            if not self._source.locations([thread_id]):
-                raise CheckpointNotFound(f"there is no thread {thread_id!r} in the source")
-        return [chosen]
+        chosen = set(texts("thread", threads, MAX_THREAD_ID))
+        if missing := chosen - self._source.locations(sorted(chosen)).keys():
+            raise CheckpointNotFound(f"there is no thread {min(missing)!r} in the source")
+        return [sorted(chosen)]
 
     def _find_deleted(self) -> None:
         """Report threads that were moved, and are not in the source any more."""

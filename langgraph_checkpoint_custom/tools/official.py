@@ -34,6 +34,8 @@ from langgraph_checkpoint_custom.tools.foreign import (
     locations_of,
 )
 
+_UNREADABLE = "LangGraph's tables cannot be read"
+
 # A checkpoint without its writes: its place, the parent's id, the checkpoint and the metadata.
 Document = tuple[Place, str | None, dict[str, Any], dict[str, Any]]
 
@@ -77,6 +79,8 @@ class OfficialStore(ABC):
     excluded: frozenset[str] = frozenset()
     adds_values = False
     _serde: SerializerProtocol
+    # The module that connects to this database, with the classes of its errors.
+    _api: Any
     # How this database marks a parameter, and what it calls the table of writes and the column of their values.
     _p: str
     _writes: str
@@ -111,8 +115,26 @@ class OfficialStore(ABC):
         """Return a block that reads everything from one read snapshot."""
 
     @abstractmethod
-    def storing(self) -> AbstractContextManager[None]:
-        """Return a block that stores everything or nothing."""
+    def _transaction(self) -> Any:
+        """Return a block that is one transaction, and may write."""
+
+    @contextmanager
+    def storing(self) -> Iterator[None]:
+        """Store everything in the block, or nothing."""
+        with self._reported("the target cannot be written", "LangGraph's saver cannot store it"), self._transaction():
+            yield
+
+    @contextmanager
+    def _reported(self, failure: str = _UNREADABLE, refusal: str = _UNREADABLE) -> Iterator[None]:
+        """Raise errors of the database as ours: a failure ends the move, a refusal may be about this thread only."""
+        try:
+            yield
+        except self._api.OperationalError as error:
+            raise StorageError(f"{failure}: {str(error).strip()}", operation="migrate") from error
+        except self._api.Error as error:
+            # The rest of what PostgreSQL says may have values.
+            reason = error.diag.message_primary or type(error).__name__ if hasattr(error, "diag") else error
+            raise CheckpointError(f"{refusal}: {reason}") from error
 
     def _sql(self, text: str) -> str:
         return text.format(p=self._p, writes=self._writes, value=self._value, path=self._path)
@@ -162,7 +184,6 @@ class OfficialStore(ABC):
             )
 
 
-_UNREADABLE = "LangGraph's tables cannot be read"
 # The first page may have the thread whose id is empty.
 _FIRST_THREADS = f"""
     SELECT thread_id FROM checkpoints WHERE thread_id >= {{p}} GROUP BY thread_id ORDER BY thread_id LIMIT {PAGE}
@@ -193,6 +214,7 @@ _STORE_WRITES = """
 class OfficialSqlite(OfficialStore):
     """A file of the official `SqliteSaver` or `AsyncSqliteSaver`."""
 
+    _api = sqlite3
     _p = "?"
     _writes = "writes"
     _value = "value"
@@ -217,17 +239,8 @@ class OfficialSqlite(OfficialStore):
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            raise StorageError(f"{_UNREADABLE}: {error}", operation="migrate") from error
-        except sqlite3.DatabaseError as error:  # Perhaps only this thread is damaged.
-            raise CheckpointError(f"{_UNREADABLE}: {error}") from error
-
     def _ask(self, statement: str, params: Sequence[Sequence[Any]]) -> Sequence[Sequence[tuple[Any, ...]]]:
-        with self._reading():
+        with self._reported():
             return [self._file.execute(statement, each).fetchall() for each in params]
 
     def _store(self, statement: str, params: Iterable[Sequence[Any]]) -> None:
@@ -243,17 +256,9 @@ class OfficialSqlite(OfficialStore):
             with suppress(sqlite3.ProgrammingError):  # An interrupt may close the file before this block ends.
                 self._file.execute("ROLLBACK")
 
-    @contextmanager
-    def storing(self) -> Iterator[None]:
-        """Store everything in the block, or nothing."""
-        try:
-            self._file.execute("BEGIN IMMEDIATE")
-            with self._file:
-                yield
-        except sqlite3.OperationalError as error:
-            raise StorageError(f"the target cannot be written: {error}", operation="migrate") from error
-        except sqlite3.Error as error:
-            raise CheckpointError(f"LangGraph's saver cannot store it: {error}") from error
+    def _transaction(self) -> Any:
+        self._file.execute("BEGIN IMMEDIATE")
+        return self._file
 
     def _checkpoints(self, thread_id: str, places: Sequence[Place]) -> Iterator[Document]:
         statement = """
@@ -336,10 +341,13 @@ class OfficialPostgres(OfficialStore):
     _value = "blob"
 
     def __init__(self, url: str, serde: SerializerProtocol, writes: bool) -> None:
+        import psycopg  # Only the extra `postgres` installs it.
+
         self._serde = serde
+        self._api = psycopg
         self._connection = connect_to(url, autocommit=True, prepare_threshold=None)
         try:
-            with self._reading():
+            with self._reported():
                 self._begin(writes)
         except BaseException:
             self._connection.close()
@@ -347,8 +355,6 @@ class OfficialPostgres(OfficialStore):
 
     def _begin(self, writes: bool) -> None:
         """Find out about the tables, or create them."""
-        import psycopg  # Only the extra `postgres` installs it.
-
         exists, has_path, is_other = self._tables()
         if writes and not (is_other or (exists and has_path)):
             self.is_new = not exists
@@ -371,7 +377,7 @@ class OfficialPostgres(OfficialStore):
             self._connection.prepare_threshold = 1
         if not writes:
             self._connection.read_only = True
-            self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            self._connection.isolation_level = self._api.IsolationLevel.REPEATABLE_READ
 
     def _tables(self) -> tuple[bool, bool, bool]:
         """Return whether the tables exist, whether writes have the paths of tasks, and whether another table exists."""
@@ -392,19 +398,8 @@ class OfficialPostgres(OfficialStore):
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        import psycopg
-
-        try:
-            yield
-        except psycopg.OperationalError as error:
-            raise StorageError(f"{_UNREADABLE}: {str(error).strip()}", operation="migrate") from error
-        except psycopg.Error as error:  # Perhaps only this thread is damaged.
-            raise CheckpointError(f"{_UNREADABLE}: {error.diag.message_primary or type(error).__name__}") from error
-
     def _ask(self, statement: str, params: Sequence[Sequence[Any]]) -> Sequence[Sequence[tuple[Any, ...]]]:
-        with self._reading(), self._connection.pipeline():
+        with self._reported(), self._connection.pipeline():
             cursors = [self._connection.execute(statement.encode(), each, binary=True) for each in params]
             return [cursor.fetchall() for cursor in cursors]
 
@@ -415,22 +410,11 @@ class OfficialPostgres(OfficialStore):
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Read everything in the block from one read snapshot."""
-        with self._reading(), self._connection.transaction():
+        with self._reported(), self._transaction():
             yield
 
-    @contextmanager
-    def storing(self) -> Iterator[None]:
-        """Store everything in the block, or nothing."""
-        import psycopg
-
-        try:
-            with self._connection.transaction():
-                yield
-        except psycopg.OperationalError as error:
-            raise StorageError(f"the target cannot be written: {str(error).strip()}", operation="migrate") from error
-        except psycopg.Error as error:
-            reason = error.diag.message_primary or type(error).__name__
-            raise CheckpointError(f"LangGraph's saver cannot store it: {reason}") from error
+    def _transaction(self) -> Any:
+        return self._connection.transaction()
 
     def store(self, part: Part) -> None:
         """Store a part of a thread in one round trip."""
