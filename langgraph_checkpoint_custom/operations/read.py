@@ -131,12 +131,8 @@ def list_page(
         return PageReply([], None)
     (rows,) = yield d.select_page(piece.page)
     tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, wanted)
-    return PageReply(tuples, piece.after(_page_places(d.rows(rows))))
-
-
-def _page_places(rows: Sequence[Row]) -> Sequence[tuple[str, str, str]]:
-    """The id, thread and namespace of each checkpoint, as `Piece.after` takes them."""
-    return [(row[3], row[1], row[2]) for row in rows if row[0] == "checkpoint"]
+    places = [(row[3], d.own_thread_id(row[1]), row[2]) for row in rows if row[0] == "checkpoint"]
+    return PageReply(tuples, piece.after(places))
 
 
 @operation("read")
