@@ -16,14 +16,12 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
 from types import TracebackType
 
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.engine.operation import Driver, Operation, Steps
+from langgraph_checkpoint_custom.engine.operation import Driver, Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, ClaimLost, ClosedError, ConfigError, StorageError
 from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, MAX_THREAD_ID, text, thread_text
 from langgraph_checkpoint_custom.operations.writers import claim_lost, release_claim, renew_claim, take_claim
@@ -173,20 +171,11 @@ class Lease:
             pass  # The driver has already retried. The claim may still hold; the next write finds out.
 
     def _take(self) -> Operation[None]:
-        take = take_claim(self._dialect, self._thread_id, self._token, self.owner, self._ttl_seconds)
-        return replace(take, start=partial(_take_unless_stopped, self._thread_id, take, self._release(), self._stopped))
+        stopped = self._stopped.is_set
+        return take_claim(self._dialect, self._thread_id, self._token, self.owner, self._ttl_seconds, stopped)
 
     def _renew(self) -> Operation[None]:
         return renew_claim(self._dialect, self._thread_id, self._token, self._ttl_seconds)
 
     def _release(self) -> Operation[bool]:
         return release_claim(self._dialect, self._thread_id, self._token)
-
-
-def _take_unless_stopped(
-    thread_id: str, take: Operation[None], release: Operation[bool], stopped: threading.Event
-) -> Steps[None]:
-    """Take a claim."""
-    yield from take.start()
-    if stopped.is_set():  # The task was cancelled and has sent the release; on a worker, its call has gone on.
-        yield from release.start()

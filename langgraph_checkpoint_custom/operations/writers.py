@@ -6,7 +6,7 @@ Must not know: SQL, connections, the clock, OS threads, event loops; the databas
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timezone
 from typing import Literal
@@ -88,10 +88,17 @@ def _start(known: Start | None, checkpoint_id: str | None, parent_id: str | None
 
 
 @operation("write", joins=False)
-def take_claim(d: SqlDialect, thread_id: str, token: str, owner: str, ttl_seconds: float) -> Steps[None]:
-    """Claim a thread that has no claim, or whose claim has expired.
+def take_claim(
+    d: SqlDialect,
+    thread_id: str,
+    token: str,
+    owner: str,
+    ttl_seconds: float,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Steps[None]:
+    """Claim a thread that has no claim, or whose claim has expired; release it if the owner has `stopped` meanwhile.
 
-    Round trips: 1.
+    Round trips: 1, or 2 if the owner has stopped.
     Idempotent: by token.
     Raises: ThreadBusy.
     """
@@ -101,6 +108,8 @@ def take_claim(d: SqlDialect, thread_id: str, token: str, owner: str, ttl_second
     )
     if held != token:
         raise ThreadBusy(thread_id, holder, datetime.fromtimestamp(expires, timezone.utc))
+    if stopped():  # The task was cancelled and has sent the release; on a worker, its call has gone on.
+        yield d.ask("release_claim", thread_id=thread_id, claim=token)
 
 
 @operation("write")
