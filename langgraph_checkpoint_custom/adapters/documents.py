@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -23,9 +24,10 @@ from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.encoding.objects import error_text
 from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, work_out
 from langgraph_checkpoint_custom.errors import CheckpointConflict, ConfigError, CorruptCheckpoint
-from langgraph_checkpoint_custom.model.keys import config_of, key_of
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, config_of, key_of
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS
-from langgraph_checkpoint_custom.model.records import Question
+from langgraph_checkpoint_custom.model.records import Question, ThreadPage
+from langgraph_checkpoint_custom.operations.list_threads import ThreadsReply, threads_page
 from langgraph_checkpoint_custom.operations.write import put, store_part
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
@@ -124,6 +126,14 @@ class Documents:
     async def aread(self, thread_id: str, version: str | None = None) -> CheckpointTuple | None:
         """Async version of `read`."""
         return await self._saver.aget_tuple(config_of(thread_id, "", version or ""))
+
+    def threads(self, prefix: str) -> Operation[ThreadsReply]:
+        """Read all threads below a prefix, the one that was stored last first.
+
+        They are read in the order of the ids, where a thread that is stored meanwhile stays in its place.
+        """
+        dialect, _, codec = self._saver.backend
+        return threads_page(dialect, codec, ThreadPage(AFTER_ALL, "", (), sys.maxsize, prefix), ())
 
     def newest(self, thread_id: str) -> Before:
         """Return the newest version of a document without its values, also if it cannot be read."""

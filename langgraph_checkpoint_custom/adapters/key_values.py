@@ -12,11 +12,8 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.adapters.documents import Documents, json_copy, misshapen, next_version
-from langgraph_checkpoint_custom.engine.operation import Operations
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.keys import name_of, thread_of
-from langgraph_checkpoint_custom.model.records import RECORDS
-from langgraph_checkpoint_custom.operations.export_rows import next_threads
+from langgraph_checkpoint_custom.model.keys import thread_of
 from langgraph_checkpoint_custom.pairs import shared_docstrings
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
@@ -76,29 +73,15 @@ class KeyValueStore:
 
     def list(self, namespace: Sequence[str]) -> Sequence[Item]:
         """Return the keys of a namespace with their values, ordered by key; longer namespaces are not included."""
-        threads = self._saver._run(self._threads(_thread_id(namespace, "")))
-        found = [(key, self._documents.read(thread_id)) for key, thread_id in threads]
-        return [Item(key, _value(one)) for key, one in found if one]
+        reply = self._saver._run(self._documents.threads(_thread_id(namespace, "")))
+        found = [(each.name[-1], self._documents.read(each.thread_id)) for each in reply.threads]
+        return sorted(Item(key, _value(one)) for key, one in found if one)
 
     async def alist(self, namespace: Sequence[str]) -> Sequence[Item]:
         """Async version of `list`."""
-        threads = await self._saver._arun(self._threads(_thread_id(namespace, "")))
-        found = [(key, await self._documents.aread(thread_id)) for key, thread_id in threads]
-        return [Item(key, _value(one)) for key, one in found if one]
-
-    def _threads(self, prefix: str) -> Operations[Sequence[tuple[str, str]]]:
-        """Return the keys below a prefix, in their order, each with its thread; the empty one may not exist.
-
-        They are read in the order of the ids, where a key that is put meanwhile stays in its place.
-        """
-        dialect = self._saver.backend.dialect
-        found = [prefix]
-        while True:
-            following: Sequence[str] = yield next_threads(dialect, found[-1], RECORDS)
-            own = [thread_id for thread_id in following if thread_id.startswith(prefix)]
-            found += own
-            if len(own) < RECORDS:
-                return sorted((name_of(thread_id)[-1], thread_id) for thread_id in found)
+        reply = await self._saver._arun(self._documents.threads(_thread_id(namespace, "")))
+        found = [(each.name[-1], await self._documents.aread(each.thread_id)) for each in reply.threads]
+        return sorted(Item(key, _value(one)) for key, one in found if one)
 
 
 def _thread_id(namespace: Sequence[str], key: str) -> str:

@@ -170,11 +170,13 @@ class SessionStore:
 
     def list(self) -> Sequence[str]:
         """Return the thread ids of all sessions, the one that was saved last first, without reading the sessions."""
-        return [found.name[-1] for found in self._saver.threads(prefix=self._prefix)]
+        found = self._saver._run(self._documents.threads(self._prefix))
+        return [each.name[-1] for each in found.threads]
 
     async def alist(self) -> Sequence[str]:
         """Async version of `list`."""
-        return [found.name[-1] async for found in self._saver.athreads(prefix=self._prefix)]
+        found = await self._saver._arun(self._documents.threads(self._prefix))
+        return [each.name[-1] for each in found.threads]
 
     def delete(self, thread_id: str) -> None:
         """Delete a session with all its versions."""

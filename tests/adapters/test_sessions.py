@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, StorageError
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, StorageError
 from langgraph_checkpoint_custom.adapters.sessions import (
     SessionCheckpoint,
     SessionStore,
@@ -67,6 +67,19 @@ async def test_sessions_are_listed_and_deleted(sessions: Calls) -> None:
     assert await sessions.list() == ["a/b", "b"]
     assert [await sessions.exists(thread_id) for thread_id in ("a", "b", "a/b", "c")] == [False, True, True, False]
     assert await sessions.load("a") is None
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_session_that_is_saved_during_a_list_is_in_it(store: Store, saver: CheckpointSaver, api: str) -> None:
+    writing, names = SessionStore(saver), [f"{number:03}" for number in range(210)]
+    for name in names:
+        writing.save(session(name, messages=0))
+
+    def save_the_oldest(event: OperationEvent) -> None:
+        writing.save(session(names[0]))
+
+    with store.open(on_operation=save_the_oldest) as other:
+        assert await Calls(SessionStore(other), api).list() == names[::-1]
 
 
 async def test_a_session_has_a_history_and_can_be_restored(sessions: Calls) -> None:
