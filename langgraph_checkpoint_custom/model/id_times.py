@@ -41,7 +41,8 @@ def ids_between(since: float, until: float) -> list[Range]:
     """
     begin, end = (round(seconds * 1_000_000) for seconds in (since, until))
     ranges: list[Range] = []
-    for one in sorted(Range(first(begin), first(end)) for first in (_first_uuid6, _first_ulid, _first_uuid7)):
+    kinds = (_first_uuid6, _first_ulid, lambda time: _first_ulid(time).lower(), _first_uuid7)
+    for one in sorted(Range(first(begin), first(end)) for first in kinds):
         if ranges and one.bottom <= ranges[-1].top:
             ranges[-1] = Range(ranges[-1].bottom, max(ranges[-1].top, one.top))
         else:

@@ -188,15 +188,16 @@ def test_threads_whose_ids_say_no_time_are_looked_at_once_a_week(saver: Checkpoi
 
 
 def test_threads_that_have_grown_are_found_by_their_ids(saver: CheckpointSaver) -> None:
-    """By UUIDv6, ULIDs, and UUIDv7."""
+    """By UUIDv6, ULIDs in upper and in lower case, and UUIDv7."""
     sweeps = Sweeps(saver, Retention(keep_last=1))
-    last = {name: config(name) for name in ("uuid6", "ulid", "uuid7")}
+    last = {name: config(name) for name in ("uuid6", "ulid", "lower ulid", "uuid7")}
     for number in range(3):
         made = time.time() + number
-        ids = next_uuid(), str(ULID.from_timestamp(made)), str(UUID(int=round(made * 1000) << 80 | 7 << 76 | 2 << 62))
+        ulid, uuid7 = str(ULID.from_timestamp(made)), str(UUID(int=round(made * 1000) << 80 | 7 << 76 | 2 << 62))
+        ids = next_uuid(), ulid, ulid.lower(), uuid7
         for name, checkpoint_id in zip(last, ids, strict=True):
             last[name] = saver.put(last[name], checkpoint(checkpoint_id, {"a": 1}), metadata(), {"a": "1"})
-        assert sweeps(now() + number * DAY / 24).deleted_checkpoints == (3 if number else 0)
+        assert sweeps(now() + number * DAY / 24).deleted_checkpoints == (4 if number else 0)
 
 
 def test_a_limited_sweep_is_continued_by_the_next_one(saver: CheckpointSaver) -> None:

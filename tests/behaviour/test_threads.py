@@ -42,6 +42,8 @@ def id_at(kind: str, time: datetime) -> str:
     milliseconds = round(time.timestamp() * 1_000)
     if kind == "ulid":
         return str(ULID.from_timestamp(time.timestamp()))
+    if kind == "lower ulid":
+        return id_at("ulid", time).lower()
     if kind == "uuid7":
         return str(UUID(int=milliseconds << 80 | 7 << 76 | 2 << 62))
     ticks = (milliseconds + 12_219_292_800_000) * 10_000
@@ -61,7 +63,7 @@ async def test_threads_are_found_by_their_time(client: Client, monkeypatch: pyte
     monkeypatch.setattr(core_threads, "NEAR", 1)
     monkeypatch.setattr(pages, "REACH", 2)
     start = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    kinds = ("uuid6", "ulid", "uuid7")
+    kinds = ("uuid6", "ulid", "lower ulid", "uuid7")
     for day in range(5):
         for kind in kinds:
             thread_id = f"{kind} {day}"
