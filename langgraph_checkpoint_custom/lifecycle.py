@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -46,16 +45,6 @@ class Backend(NamedTuple):
     dialect: SqlDialect
     driver: Driver
     values: ValueCodec
-
-
-def perform(run: Callable[[Operation[Any]], Any], request: Operation[Any] | Pause) -> Any:
-    """Run an operation, or wait: a sweep pauses so that others can store something."""
-    return time.sleep(request.seconds) if isinstance(request, Pause) else run(request)
-
-
-async def aperform(run: Callable[[Operation[Any]], Awaitable[Any]], request: Operation[Any] | Pause) -> Any:
-    """Async version of `perform`."""
-    return await (asyncio.sleep(request.seconds) if isinstance(request, Pause) else run(request))
 
 
 @shared_docstrings
@@ -101,16 +90,20 @@ class Lifecycle(ABC):
 
     # Running operations
 
-    def _run(self, what: Operation[T] | Operations[T]) -> T:
-        """Run an operation, or several of which each is requested after the one before it."""
+    def _run(self, what: Operation[T] | Operations[T] | Pause) -> T:
+        """Run an operation, or several that are requested one after the other, with the pauses that a sweep makes."""
         if isinstance(what, Operation):
             return self._driver.run(what)
-        return follow(what, partial(perform, self._driver.run))
+        if isinstance(what, Pause):
+            return time.sleep(what.seconds)  # type: ignore[return-value]  # Nobody looks at it.
+        return follow(what, self._run)
 
-    async def _arun(self, what: Operation[T] | Operations[T]) -> T:
+    async def _arun(self, what: Operation[T] | Operations[T] | Pause) -> T:
         if isinstance(what, Operation):
             return await self._driver.arun(what)
-        return await afollow(what, partial(aperform, self._driver.arun))
+        if isinstance(what, Pause):
+            return await asyncio.sleep(what.seconds)  # type: ignore[return-value]
+        return await afollow(what, self._arun)
 
     def _pages(
         self, read: Callable[[AnyPage], Operation[Any]], page: AnyPage | None, limit: int | None, most: int

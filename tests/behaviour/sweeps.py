@@ -11,7 +11,6 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom import CheckpointSaver, Retention, Swept
 from langgraph_checkpoint_custom.engine.operation import Operation
-from langgraph_checkpoint_custom.lifecycle import perform
 from langgraph_checkpoint_custom.retention import sweep_operations
 from tests.behaviour.helpers import checkpoint, config, metadata, next_uuid
 
@@ -75,7 +74,7 @@ class Sweeps:
                 self.ran[op.name] += 1
                 if op.name == "kept_threads":  # Each thread that is visited is among them first.
                     self.visits += len(op.arguments["thread_ids"])
-            answer = perform(self.saver.backend.driver.run, op)
+            answer = self.saver._run(op)
 
     def __call__(
         self,
