@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, NamedTuple, cast
@@ -307,14 +308,11 @@ def _version(version: str) -> str:
 
 def _time(name: str, time: datetime | str | None) -> datetime | None:
     """Return a time, which may be ISO 8601 text: a session from JSON has it as such."""
-    try:
-        if isinstance(time, str):
-            # Python 3.10 cannot parse the Z.
-            time = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", time))
-        if time is None or isinstance(time, datetime):
-            return time
-    except ValueError as error:
-        raise ConfigError(f"{name} must be a datetime or its ISO 8601 text, not {time!r}") from error
+    if isinstance(time, str):
+        with suppress(ValueError):  # Python 3.10 cannot parse the Z.
+            return datetime.fromisoformat(re.sub("[Zz]$", "+00:00", time))
+    elif time is None or isinstance(time, datetime):
+        return time
     raise ConfigError(f"{name} must be a datetime or its ISO 8601 text, not {time!r}")
 
 
