@@ -95,14 +95,14 @@ class Lifecycle(ABC):
         if isinstance(what, Operation):
             return self._driver.run(what)
         if isinstance(what, Pause):
-            return time.sleep(what.seconds)  # type: ignore[return-value]  # Nobody looks at it.
+            return time.sleep(what.seconds)  # type: ignore[func-returns-value, return-value]
         return follow(what, self._run)
 
     async def _arun(self, what: Operation[T] | Operations[T] | Pause) -> T:
         if isinstance(what, Operation):
             return await self._driver.arun(what)
         if isinstance(what, Pause):
-            return await asyncio.sleep(what.seconds)  # type: ignore[return-value]
+            return await asyncio.sleep(what.seconds)  # type: ignore[func-returns-value, return-value]
         return await afollow(what, self._arun)
 
     def _pages(
