@@ -170,9 +170,11 @@ def _one_by_one(self: Any, calls: Sequence[Any]) -> None:
 _ASEND = PostgresDriver.asend
 
 
-async def _send_reads_alone(self: PostgresDriver, form: Form, params: Sequence[Any], *, alone: bool = False) -> Any:
+async def _send_reads_alone(
+    self: PostgresDriver, form: Form, params: Sequence[Any], *, wait: float | None = None
+) -> Any:
     """Send a statement; one that reads waits for a connection of its own."""
-    return await _ASEND(self, form, params, alone=alone or form.access in READS)
+    return await _ASEND(self, form, params, wait=30.0 if form.access in READS else wait)
 
 
 _SEND = PostgresDriver.send

@@ -29,7 +29,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from langgraph_checkpoint_custom.drivers.either import at_once, entered, settled
 from langgraph_checkpoint_custom.drivers.postgres_batching import Batches
 from langgraph_checkpoint_custom.drivers.postgres_errors import RetryPolicy, pool_error, server_error
-from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
+from langgraph_checkpoint_custom.drivers.postgres_pools import Connections, LoopSource
 from langgraph_checkpoint_custom.drivers.postgres_sessions import (
     AnyConnection,
     Session,
@@ -140,19 +140,23 @@ class PostgresDriver(Forked):
                 source.putconn(connection)
         return at_once(self._retrying(operation_of(form, params), since, error, is_async=False))
 
-    async def asend(self, form: Form, params: Sequence[Any], *, alone: bool = False) -> list[Row]:
-        """Async version of `send`; calls beyond the few that are underway are sent together, unless `alone`."""
+    async def asend(self, form: Form, params: Sequence[Any], *, wait: float | None = None) -> list[Row]:
+        """Async version of `send`; calls beyond the few that are underway are sent together.
+
+        One that may `wait` a number of seconds for a connection is sent alone.
+        """
         source = self._connections.loop_source()
         if source is None or not (self._sends_forms and self._ready):
             return await self.arun(operation_of(form, params))
-        if not alone and form.batching and (source.batches.queues or source.users >= source.alone):
+        if wait is None and form.batching and (source.batches.queues or source.users >= source.alone):
             batches: Batches = source.batches
             few = source.users < source.alone
-            exchange, send = partial(self._exchange, form), partial(self._asend_alone, form, params, time.monotonic())
+            send = partial(self._asend_alone, form, params, source, time.monotonic())
+            exchange = partial(self._exchange, form)
             return await batches.send_together(exchange, form.batching, params, send, may_be_alone=few)
         since, connection, error = time.monotonic(), None, None
         try:
-            connection = await source.getconn()
+            connection = await source.getconn(wait)
             if connection.autocommit:
                 session = self._sessions.get(connection) or await self._sessions.inspect(connection)
                 cursor: AsyncCursor[Any] = AsyncCursor(connection, row_factory=tuple_row)
@@ -167,14 +171,18 @@ class PostgresDriver(Forked):
         return await self._retrying(operation_of(form, params), since, error, is_async=True)
 
     async def _asend_alone(
-        self, form: Form, params: Sequence[Any], since: float, failure: Exception | None
+        self, form: Form, params: Sequence[Any], source: LoopSource, since: float, failure: Exception | None
     ) -> list[Row]:
         """Send a call that began at `since` by itself; if a batch with it has failed, `failure` says why."""
-        if isinstance(failure, ConnectionLost):  # The batch was an attempt, and may have stored something.
+        wait = source.pool.timeout
+        if isinstance(failure and failure.__cause__, PoolTimeout):  # The call may have come while the batch waited.
+            wait -= time.monotonic() - since
+        # A lost batch was an attempt, and may have stored something.
+        if isinstance(failure, CheckpointError) and (wait <= 0 or isinstance(failure, ConnectionLost)):
             error = copy(failure)  # Each call raises its own.
             error.__cause__ = failure.__cause__
             return await self._retrying(operation_of(form, params), since, error, is_async=True)
-        return await self.asend(form, params, alone=True)
+        return await self.asend(form, params, wait=wait)
 
     async def _exchange(self, form: Form, take: Callable[[], RoundTrip | None]) -> Sequence[Any]:
         """Make the round trip of a batch, which is taken when there is a connection."""

@@ -67,11 +67,11 @@ class LoopSource:
         self.lent: set[LoopConnection] = set()
         self.batches = Batches()
 
-    async def getconn(self) -> LoopConnection:
+    async def getconn(self, timeout: float | None = None) -> LoopConnection:
         """Borrow a connection."""
         self.users += 1
         try:
-            connection = await self.pool.getconn()
+            connection = await self.pool.getconn(timeout)
         except BaseException:
             self.users -= 1
             raise
@@ -378,10 +378,10 @@ class _OwnLoopSource(LoopSource):
         hooks: dict[str, Any] = {"configure": self._configure, "reconnect_failed": _retry_if_awaited}
         super().__init__(AsyncConnectionPool(address, **hooks, **options))
 
-    async def getconn(self) -> LoopConnection:
+    async def getconn(self, timeout: float | None = None) -> LoopConnection:
         """Borrow a connection; if there is none, raise the reason, as `_OwnPool` does."""
         try:
-            return await super().getconn()
+            return await super().getconn(timeout)
         except PoolTimeout:
             if len(self.lent) >= self.pool.max_size:
                 raise
