@@ -14,6 +14,7 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Hashable,
     ItemsView,
     Iterable,
     Iterator,
@@ -267,7 +268,7 @@ def _is_class(part: Any) -> bool:
     return isinstance(part, type) and get_origin(part) is None  # On Python 3.10, list[int] is a type.
 
 
-def _kind_of_container(cls: type) -> Kind:
+def _kind_of_container(cls: Any) -> Kind:
     if cls is int:  # Has more than 64 bits.
         return _kind(POSITIONAL, "builtins", "int", lambda o: [hex(o), 16])
     if cls is OrderedDict:
@@ -279,9 +280,10 @@ def _kind_of_container(cls: type) -> Kind:
     # Any other subclass becomes its base class. LangGraph's serializer can store only the first four.
     silent: dict[type, Callable[[Any], Any]] = {dict: dict, list: list, str: str.__str__, int: int}
     base = next(base for base in (*silent, float, bytes, tuple) if issubclass(cls, base))
-    if base in silent:
+    if base in silent and (base in (str, int) or not issubclass(cls, Hashable)):
         return _kind(PLAIN, "", "", silent[base])
-    lost = f"a {base.__name__}; call register_codec({cls.__name__}, to_bytes, from_bytes)"
+    which = ", which cannot be in a set or a key" if base in silent else ""
+    lost = f"a {base.__name__}{which}; call register_codec({cls.__name__}, to_bytes, from_bytes)"
     return _kind(PLAIN, "", "", base, lost=lost)
 
 

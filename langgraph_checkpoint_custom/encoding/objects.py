@@ -220,7 +220,7 @@ class Packer:
             if isinstance(value, (str, list, dict)):
                 how = _OTHER_KINDS.get(kind) or kind_of(value, kind)
                 if how is not None and how.code == PLAIN:  # It is stored as one of its base class.
-                    return self._converted(how.payload(value))
+                    return self._converted(self._other(value, kind))
             return value, False
         pairs = [(*self._converted(key), *self._converted(each)) for key, each in value.items()]
         if all(type(key) is str or (type(key) in _KEYS and not _is_large(key)) for key, *_ in pairs):

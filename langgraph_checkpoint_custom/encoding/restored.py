@@ -13,7 +13,7 @@ import dataclasses
 import importlib
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
@@ -257,8 +257,10 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if type(value) is list else value
 
 
-def _has_dict(value: Any) -> bool:
-    return type(value) is dict or (type(value) in (tuple, list) and any(map(_has_dict, value)))
+def _has_data(value: Any) -> bool:
+    """Whether a value is a dict or list, or consists of one: an object of which only that is stored."""
+    parts = value if type(value) is tuple else getattr(value, "__dict__", {}).values()
+    return type(value) in (dict, list) or (isinstance(value, Hashable) and any(map(_has_data, parts)))
 
 
 def _single(target: Any, stored: Any) -> Any:
@@ -268,9 +270,9 @@ def _single(target: Any, stored: Any) -> Any:
         try:
             return target(members)
         except TypeError:
-            if not any(map(_has_dict, [key for key, _ in members] if target is dict else members)):
+            if not any(map(_has_data, [key for key, _ in members] if target is dict else members)):
                 raise
-            return members  # As LangGraph does: an object is only the dict that is stored for it.
+            return members  # As LangGraph does.
     if target is bytearray and type(stored) is not bytes:
         raise changed(target, "it can only be created from bytes")
     return target(_hashable(stored) if isinstance(target, type) and issubclass(target, Enum) else stored)

@@ -112,6 +112,13 @@ class Real(float):
     """A class of floats."""
 
 
+class Fixed(dict):  # type: ignore[type-arg]
+    """A class of dicts that can be in a set."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self))
+
+
 @dataclass
 class Holder:
     value: Any
@@ -173,6 +180,8 @@ INEXACT: dict[str, Any] = {
     "a kind of timedelta": FakeTimedelta("1"),
     "a kind of zone": datetime(2024, 1, 1, tzinfo=Zone()),
     "a memoryview in an object": Holder([memoryview(b"a")]),
+    "a dict in a set": {Fixed(a=1)},
+    "a dict in a frozen set in a list": [frozenset({Fixed(a=1)})],
     "a row": Row(["a", "b"], [1, [2]]),
     "a kind of array": np.array([1, 2]).view(Sizes),
 }

@@ -93,6 +93,21 @@ class Text(str):
     __slots__ = ()
 
 
+class Frozen(dict):  # type: ignore[type-arg]
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+class FrozenList(list):  # type: ignore[type-arg]
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self))
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    x: Any
+
+
 class Table(BaseModel):
     a: int
 
@@ -230,6 +245,30 @@ def test_a_subclass_of_a_container_is_stored_as_that_wherever_it_is() -> None:
             assert same(store.loads_typed(store.dumps_typed(each)), expected)
     found = store.loads_typed(store.dumps_typed(Location(Names([bytearray(b"a")]))))
     assert same(found, Location([bytearray(b"a")]))
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ({Frozen(a=1)}, [{"a": 1}]),
+        (frozenset({(1, Frozen(a=1))}), [(1, {"a": 1})]),
+        ({Frozen(a=1): 2}, [[{"a": 1}, 2]]),
+        ({(1, FrozenList([2])): Frozen(a=1)}, [[(1, [2]), {"a": 1}]]),
+        ({Fixed(Frozen(a=1))}, [Fixed({"a": 1})]),
+        ({FrozenList([1])}, {(1,)}),
+        ({FrozenList([1]): 2}, [[[1], 2]]),
+    ],
+    ids=str,
+)
+def test_a_dict_or_list_that_can_be_hashed_is_reported(value: Any, read: Any) -> None:
+    """What it becomes cannot be in a set, and is no key."""
+    store = exact_serializer(JsonPlusSerializer(), on_inexact="store")
+    pickling = exact_serializer(JsonPlusSerializer(pickle_fallback=True), on_inexact="store")
+    for each, expected in ((value, read), (Location(value), Location(read))):
+        with pytest.raises(UnstorableValue, match=r"Frozen(List)? would come back as something else: a (dict|list), "):
+            OURS.dumps_typed(each)
+        assert same(store.loads_typed(store.dumps_typed(each)), expected)
+        assert same(pickling.loads_typed(pickling.dumps_typed(each)), each)
 
 
 def test_an_object_with_another_method_than_its_class_is_refused() -> None:
