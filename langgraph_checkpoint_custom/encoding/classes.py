@@ -27,7 +27,6 @@ from collections.abc import (
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
-from inspect import getattr_static
 from io import IOBase
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from types import (
@@ -427,7 +426,7 @@ def _parts_of_plain(cls: Any) -> Parts:
     def parts(o: Any, _: Storable) -> Sequence[Any]:
         fields = _further_state(o, (), (), slots).get("other", {})
         for name in getattr(o, "__dict__", fields).keys() - fields.keys():
-            if isinstance(getattr_static(cls, name, None), _METHODS):
+            if isinstance(declared(cls, name), _METHODS):
                 raise UnstorableValue(f"a {cls.__module__}.{cls.__qualname__} would get the {name} of its class back")
         return ({**fields, _HASH: None} if _HASH in fields else fields), None
 
@@ -528,8 +527,14 @@ def is_attribute(cls: type, name: str) -> bool:
 
     It may be that of a descriptor, such as a property, that keeps its value in the instance under its own name.
     """
-    found = getattr_static(cls, name, None)
-    return not name.startswith("__") and (not hasattr(found, "__get__") or hasattr(found, "__set__"))
+    found = declared(cls, name)
+    is_of_python = name.startswith("__") and name.endswith("__")
+    return not is_of_python and (not hasattr(found, "__get__") or hasattr(found, "__set__"))
+
+
+def declared(cls: type, name: str) -> Any:
+    """What a class or its bases have under a name, as it is, and not its metaclass; None if there is nothing."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def is_slot(found: Any) -> bool:

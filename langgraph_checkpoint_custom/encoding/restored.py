@@ -17,7 +17,6 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
-from inspect import getattr_static
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ import pydantic
 
 from langgraph_checkpoint_custom.encoding.classes import (
     FACTORIES,
+    declared,
     is_attribute,
     is_named_tuple,
     is_plain,
@@ -141,10 +141,9 @@ def _with_others(restored: Any, state: Mapping[str, Any]) -> Any:
     for name, value in state.get("other", {}).items():
         if not is_attribute(type(restored), name):
             raise changed(type(restored), f"its {name} is not an attribute that can be stored")
-        found = getattr_static(type(restored), name, None)
-        if is_slot(found) or not hasattr(found, "__set__"):
+        if is_slot(declared(type(restored), name)):
             _set(restored, name, value)
-        else:  # What a property or another descriptor keeps there, without calling it.
+        else:  # Also what a property or another descriptor keeps there, without calling it.
             vars(restored)[name] = value
     return restored
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import sys
 import traceback
+from abc import ABC
 from collections import deque
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -61,6 +62,15 @@ from tests.core.objects import (
 from tests.exactly import same
 
 OURS = exact_serializer(JsonPlusSerializer(), on_inexact="raise", encrypted=True)
+T = TypeVar("T")
+
+
+class Listed(ABC, Generic[T]):
+    """A class whose metaclass has methods of other names than its own attributes."""
+
+    def __init__(self, x: Any, **others: Any) -> None:
+        self.__x = x
+        vars(self).update(others)
 
 
 class Named(tuple):  # type: ignore[type-arg]
@@ -129,6 +139,11 @@ OBJECTS: dict[str, Any] = {
     "slots": Slotted(pair=(1,), inner={(1, 2): Location((3,))}, given=4),
     "slots that are no fields": [WithSlots(1, (2, 3)), changed_after(WithBoth(1, 2), more=[WithSlots(1, 2)])],
     "what descriptors keep": with_slowly(Ordered((1, 2), "noon")),
+    "attributes of any name": [
+        Listed((1,), __x=2, mro=3, register=4),
+        changed_after(Location(1), __x=(2,), mro=3),
+        changed_after(Inner(), __x=(2,)),
+    ],
     "named tuple": Pair((1,), Pair(Color.RED)),
     "named tuple of its own mind": changed_after(Sorted(1, 2), note="n"),
     "named tuple with a property of a field's name": InEuros(500, "EUR"),
@@ -226,7 +241,7 @@ def test_a_deque_whose_constructor_knows_its_length_comes_back() -> None:
 
 
 def test_attributes_that_a_constructor_sets_otherwise_are_reported() -> None:
-    for value in (Money("1", "EUR"), changed_after(Money("1"), note="n"), changed_after(LastTwo(), note="n")):
+    for value in (Money("1", "EUR"), changed_after(Money("1"), __note="n"), changed_after(LastTwo(), note="n")):
         with pytest.raises(UnstorableValue, match="its attributes become those that its constructor sets"):
             OURS.dumps_typed([value])
     assert same(OURS.loads_typed(OURS.dumps_typed(Money("1"))), Money("1"))
@@ -269,6 +284,12 @@ def test_a_dict_or_list_that_can_be_hashed_is_reported(value: Any, read: Any) ->
             OURS.dumps_typed(each)
         assert same(store.loads_typed(store.dumps_typed(each)), expected)
         assert same(pickling.loads_typed(pickling.dumps_typed(each)), each)
+
+
+def test_an_object_of_a_generic_class_comes_back_without_its_types() -> None:
+    """Typing keeps them in an attribute, with types that may have no name."""
+    made = Listed[list[int] | None](1)
+    assert same(OURS.loads_typed(OURS.dumps_typed([made])), [Listed(1)])
 
 
 def test_an_object_with_another_method_than_its_class_is_refused() -> None:
