@@ -44,6 +44,7 @@ from benchmarks.straight import (
 from langgraph_checkpoint_custom.encoding.encode import CHANGING, DOCUMENT
 from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import run_of
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import MAX_ID, channel_texts, config_of, key_of, text
 
@@ -132,7 +133,7 @@ class Keeping(Straight):
     ) -> CheckpointTuple:
         found = self._tuple(config, row[:6], writes)
         for channel, data in blobs:
-            found.checkpoint["channel_values"][channel] = self._codec.unpack(data)
+            found.checkpoint["channel_values"][channel] = self._codec.plain[MSGPACK](data)
         return found
 
 

@@ -24,7 +24,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from langgraph_checkpoint_custom.encoding.encode import CHANGING, DOCUMENT
 from langgraph_checkpoint_custom.encoding.metadata import merge_metadata
 from langgraph_checkpoint_custom.encoding.rows import run_of
-from langgraph_checkpoint_custom.encoding.serde import NULL
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK, NULL
 from langgraph_checkpoint_custom.encoding.values import ValueCodec
 from langgraph_checkpoint_custom.model.filter import project
 from langgraph_checkpoint_custom.model.keys import MAX_ID, channel_text, config_of, key_of, text
@@ -104,7 +104,7 @@ class Straight(BaseCheckpointSaver[Any]):
     def _tuple(self, config: RunnableConfig, row: Sequence[Any], writes: list[Any]) -> CheckpointTuple:
         thread_id, checkpoint_ns, _ = key_of(config)
         checkpoint_id, parent_id, _, document, _, metadata = row
-        unpack = self._codec.unpack
+        unpack = self._codec.plain[MSGPACK]
         writes.sort()
         return CheckpointTuple(
             config_of(thread_id, checkpoint_ns, checkpoint_id),

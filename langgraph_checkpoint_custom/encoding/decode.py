@@ -85,7 +85,7 @@ class Decoder:
                 known = [Chunk(name, codec.unseal(*piece, (*location[:-1], name))[1]) for name, piece in pieces]
                 data = join(own_row, known)
                 self._large[channel] = KnownValue(version, known)
-            return codec.unpack(data) if type_ == MSGPACK else codec.decode((type_, data))
+            return codec.decode((type_, data))
         except Exception as error:  # A serializer may raise anything.
             self._fail(error, channel, stored_type)
 
@@ -175,7 +175,7 @@ class Decoder:
         """Create the value of a channel from what `document_without_objects` returned for it."""
         if not self._codec.packs:
             return value
-        return self._read(channel, MSGPACK, partial(self._codec.unpack, pack(value)))
+        return self._read(channel, MSGPACK, partial(self._codec.decode, (MSGPACK, pack(value))))
 
     def _whole(self, document: Any, type_: str) -> dict[str, Any]:
         if not isinstance(document, dict):

@@ -294,7 +294,8 @@ def _size_of(codec: ValueCodec, values: Sequence[Any]) -> float:
     if not SPECIAL.isdisjoint(map(type, values)):
         return math.inf
     try:
-        return len(codec.pack(values))
+        type_, data = codec.encode(values)
+        return len(data) if type_ == MSGPACK else math.inf
     except Exception:  # Encoding each of them raises an error with its channel.
         return math.inf
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -33,7 +33,6 @@ from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 from langgraph_checkpoint_custom.encoding.allowlist import cipher_and_inner
 from langgraph_checkpoint_custom.encoding.chunks import is_splittable
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
-from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import (
     MSGPACK,
     ExactSerializer,
@@ -120,17 +119,13 @@ class ValueCodec:
         """Whether the serializer writes LangGraph's msgpack, which `unpack` can read without a type."""
         self.encode: Callable[[Any], TypedBytes] = exact.dumps_typed if exact else self._encode
         """Encodes a value without sealing it: the serializer's type and bytes."""
-        self.pack: Callable[[Any], bytes] = exact.pack if exact else pack
-        """Encodes a value as a part of a larger one in msgpack."""
-        unpack = exact.unpack if exact else None
-        self.unpack: Callable[[bytes], Any] = unpack or (lambda data: self._serde.loads_typed((MSGPACK, data)))
-        """Decodes bytes of the type msgpack without layers."""
         self.decode: Callable[[TypedBytes], Any] = self._serde.loads_typed
         """Decodes the type and bytes that `encode` or `unseal` returned; errors of the serializer pass through."""
         self.plain: Mapping[str | None, Callable[[Any], Any]] = {}
         """What decodes the bytes of a row of msgpack, compressed or not, by its type; empty if it must be encrypted."""
-        if unpack and self._reads_plain:
-            self.plain = {MSGPACK: unpack, _COMPRESSED_MSGPACK: partial(_unpack, unpack)}
+        if exact and self._reads_plain:
+            unpack = exact.unpack
+            self.plain = {MSGPACK: unpack, _COMPRESSED_MSGPACK: lambda data: unpack(_decompress(data))}
 
     @cached_property
     def plaintext_keys(self) -> Collection[str] | None:
@@ -289,10 +284,6 @@ def _decompress(data: bytes) -> bytes:
         return decompressor.decompress(data)
     finally:
         _DECOMPRESSORS.append(decompressor)
-
-
-def _unpack(unpack: Callable[[bytes], Any], data: bytes) -> Any:
-    return unpack(_decompress(data))
 
 
 def _of_cipher(type_: str) -> tuple[str, str]:
