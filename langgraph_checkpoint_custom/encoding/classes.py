@@ -270,10 +270,8 @@ def _is_class(part: Any) -> bool:
 def _kind_of_container(cls: Any) -> Kind:
     if cls is int:  # Has more than 64 bits.
         return _kind(POSITIONAL, "builtins", "int", lambda o: [hex(o), 16])
-    if cls is OrderedDict:
-        return _kind(SINGLE, "collections", "OrderedDict", dict)
-    if cls is Counter:
-        return _kind(SINGLE, "collections", "Counter", dict)
+    if cls in (OrderedDict, Counter):
+        return _kind(SINGLE, "collections", cls.__name__, dict)
     if cls is defaultdict:
         return _kind(SINGLE, "collections", "defaultdict", dict, _parts_of_defaultdict)
     # Any other subclass becomes its base class. LangGraph's serializer can store only the first four.

@@ -17,19 +17,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 # What a `DeltaChannel` stores to be rebuilt from. If it goes: the class of what `DeltaChannel.checkpoint` returns.
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
 
-__all__ = [
-    "NO_TASK",
-    "PACKING",
-    "SAFE_METHODS",
-    "SAFE_TYPES",
-    "DeltaSnapshot",
-    "allowed_classes",
-    "allowed_json",
-    "extension_of",
-    "interrupt_id",
-    "is_langgraphs",
-    "restored",
-]
+__all__ = ["DeltaSnapshot"]  # What is not defined here.
 
 SAFE_TYPES: Set[tuple[str, ...]] = SAFE_MSGPACK_TYPES
 """The classes that every allowlist allows. If it goes: a copy of the set."""

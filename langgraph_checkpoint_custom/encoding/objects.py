@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import ormsgpack
 import pydantic
-from ormsgpack import Ext, MsgpackEncodeError, packb, unpackb
+from ormsgpack import Ext, MsgpackEncodeError, packb
 
 from langgraph_checkpoint_custom.encoding.classes import BY_CONSTRUCTOR, PLAIN, Kind, is_attribute, kind_of, no_form_of
 from langgraph_checkpoint_custom.encoding.extensions import (
@@ -39,6 +39,7 @@ from langgraph_checkpoint_custom.encoding.extensions import (
     SecretInClear,
     UnreadableValue,
     UnstorableValue,
+    unpack_plain,
 )
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot, extension_of
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, Leaf, add_codec
@@ -239,7 +240,7 @@ class Packer:
                 self._report_loss(cls, f"its {name!r} cannot be stored ({cause_of(error)})")
                 continue
             # As packed extensions, so that the objects inside are not tried again: they may have such attributes, too.
-            (found[name],) = unpackb(stored, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
+            (found[name],) = unpack_plain(stored)
         return found
 
     def _report_loss(self, cls: type, lost: str) -> None:

@@ -86,19 +86,19 @@ def make(code: int, target: Any, stored: Any, method: Any = "", state: Any = Non
             which is the method to call for `METHOD`.
         state: Further state, if any.
     """
-    exact = type(method) is not str
+    as_they_were = type(method) is not str and not (state and "anew" in state)
     if code in (PYDANTIC_2, PYDANTIC_1):
-        if not exact:
-            return _pydantic(target, stored)
-        if state is None or "anew" not in state:
+        if as_they_were:
             of_fields = restored_model if code == PYDANTIC_2 else _restored_old_model
             return of_fields(target, stored, method, state or NO_STATE)
         try:
             return _pydantic(target, stored)
         except Exception:  # As LangGraph does: an object with a field that its constructor rejects is better than none.
+            if not state:
+                raise
             return getattr(target, "model_construct" if code == PYDANTIC_2 else "construct")(**stored)
     if code == KEYWORDS:
-        if exact and (state is None or "anew" not in state):
+        if as_they_were:
             return _with_fields(target, stored, state or NO_STATE)
         return _dataclass(target, stored) if dataclasses.is_dataclass(target) else target(**stored)
     if code == POSITIONAL:
@@ -124,14 +124,14 @@ _NONE = object()
 
 
 def _complete(
-    cls: Any, stored: Any, state: Mapping[str, Any], known: Mapping[str, Any], default: Callable[[str, Any], Any]
+    cls: Any, stored: Any, state: Mapping[str, Any], known: Mapping[str, Any], default: Callable[[Any], Any]
 ) -> dict[str, Any]:
     """The stored fields, and the defaults of fields that the class did not have then."""
     if missing := stored.keys() - known.keys():
         raise changed(cls, f"it has no field {', '.join(sorted(missing))}")
     added = {}
     for name in known.keys() - stored.keys() - set(state.get("absent", ())):
-        added[name] = default(name, known[name])
+        added[name] = default(known[name])
         if added[name] is _NONE:
             raise changed(cls, f"nothing was stored for its field {name}")
     return {name: stored[name] if name in stored else added[name] for name in known if name in stored or name in added}
@@ -150,10 +150,9 @@ def _with_others(restored: Any, state: Mapping[str, Any]) -> Any:
 
 def _with_fields(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
     if is_named_tuple(target):
-        defaults = getattr(target, "_field_defaults", {})
-        names = dict.fromkeys(target._fields)
-        values = _complete(target, stored, state, names, lambda name, _: defaults.get(name, _NONE))
-        return _with_others(tuple.__new__(target, [values[name] for name in names]), state)
+        defaults = dict.fromkeys(target._fields, _NONE) | getattr(target, "_field_defaults", {})
+        values = _complete(target, stored, NO_STATE, defaults, lambda default: default)
+        return _with_others(tuple.__new__(target, values.values()), state)
     if isinstance(target, type) and is_struct(target):
         return _restored_struct(target, stored, state)
     if not (isinstance(target, type) and dataclasses.is_dataclass(target)):
@@ -178,7 +177,7 @@ def _restored_struct(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
     return _with_others(restored, state)
 
 
-def _default_of_field(_: str, field: dataclasses.Field[Any]) -> Any:
+def _default_of_field(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return _NONE if field.default is dataclasses.MISSING else field.default
@@ -221,7 +220,7 @@ def restored_model(cls: Any, stored: Any, given: Any, state: Mapping[str, Any] =
     return _with_others(restored, state) if "other" in state else restored
 
 
-def _default_of_model_field(_: str, field: Any) -> Any:
+def _default_of_model_field(field: Any) -> Any:
     return _NONE if field.is_required() else field.get_default(call_default_factory=True)
 
 
@@ -238,7 +237,7 @@ def _restored_old_model(cls: Any, stored: Any, given: Any, state: Mapping[str, A
     return _with_others(restored, state)
 
 
-def _default_of_old_model_field(_: str, field: Any) -> Any:
+def _default_of_old_model_field(field: Any) -> Any:
     return _NONE if field.required else field.get_default()
 
 

@@ -311,9 +311,7 @@ class ExactSerializer(SerializerProtocol):
         load = self._load_of(module, name)
         if load is not None:
             return load if isinstance(load, type) else _loaded(load, f"{module}.{name}", path)
-        found = find(module, name) if module == "builtins" else None
-        if not isinstance(found, type):
-            found = self._allowlist.find(module, name)
+        found = self._uncalled(module, name, name)
         if not isinstance(found, NAMED):
             raise changed(f"{module}.{name}", "it is neither a class nor a function")
         return found
@@ -324,13 +322,15 @@ class ExactSerializer(SerializerProtocol):
 
     def _argument(self, module: str, name: str, args: Sequence[Any] = ()) -> Any:
         """The class of a generic model's type argument, which may have arguments of its own."""
-        load = self._load_of(module, name)
-        found: Any = load
-        if not isinstance(load, type) and module == "builtins":
-            found = find(module, name)
-        elif not isinstance(load, type):
-            found = self._allowlist.find(module, name, name.partition("[")[0] if args else name)
+        found: Any = self._load_of(module, name)
+        if not isinstance(found, type):
+            found = self._uncalled(module, name, name.partition("[")[0] if args else name)
         return found[tuple([self._argument(*each) for each in args])] if args else found
+
+    def _uncalled(self, module: str, name: str, found_as: str) -> Any:
+        """A class or function that is not called; the classes of `builtins` are always allowed."""
+        found = find(module, name) if module == "builtins" else None
+        return found if isinstance(found, type) else self._allowlist.find(module, name, found_as)
 
 
 def _loaded(load: Callable[[Any], Any], name: str, stored: Any) -> Any:
