@@ -73,7 +73,9 @@ async def test_a_single_write_is_one_statement(saver: TracedSaver) -> None:
     before = len(saver.executed)
     await put("t", parent="1").run(saver)
     await put_writes(config("t", "2")).run(saver)
-    assert [(sql.split()[0], inside) for sql, inside in saver.executed[before:]] == [("INSERT", False)] * 2
+    executed = [(sql.split()[0], inside) for sql, inside in saver.executed[before:]]
+    # On Python 3.10, a call that comes a tenth of a second later says how long it waits for other processes.
+    assert [each for each in executed if each[0] != "PRAGMA"] == [("INSERT", False)] * 2
 
 
 async def test_calls_one_after_the_other_are_made_on_one_os_thread(saver: TracedSaver) -> None:
