@@ -567,7 +567,10 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
 
     def _one_statement(self, encoded: Encoded) -> tuple[Form, Sequence[Any]] | None:
-        """Return what may store a checkpoint by itself, and its parameters; None if that takes an operation."""
+        """Return what may store a checkpoint by itself, and its parameters; None if that takes an operation.
+
+        The cases are in CONTRIBUTING, "Which statement stores a checkpoint".
+        """
         row, dialect = encoded.row, self._dialect
         if encoded.claim or encoded.parent is None or self._concurrent_writers != "allow" or not dialect.sends_forms:
             return None

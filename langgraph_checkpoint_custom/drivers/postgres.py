@@ -101,7 +101,7 @@ class PostgresDriver(Forked):
         self._read_only = read_only
         self._retry = RetryPolicy()
         self._is_pooled = connections.is_pooled
-        self._sends_forms = self._is_pooled and not read_only  # Whether `send` may send a form as it is.
+        self._sends_at_once = self._is_pooled and not read_only  # Whether `send` may send a form as it is.
         self._ready = False
         self._closed = False
         self.after_fork()
@@ -117,7 +117,7 @@ class PostgresDriver(Forked):
 
     def send(self, form: Form, params: Sequence[Any]) -> list[Row]:
         """Send one statement and return its rows."""
-        if not (self._sends_forms and self._ready) or self._connections.loop:
+        if not (self._sends_at_once and self._ready) or self._connections.loop:
             return self.run(operation_of(form, params))
         since, connection, error = time.monotonic(), None, None
         try:
@@ -146,7 +146,7 @@ class PostgresDriver(Forked):
         One that may `wait` a number of seconds for a connection is sent alone.
         """
         source = self._connections.loop_source()
-        if source is None or not (self._sends_forms and self._ready):
+        if source is None or not (self._sends_at_once and self._ready):
             return await self.arun(operation_of(form, params))
         if wait is None and form.batching and (source.batches.queues or source.users >= source.alone):
             batches: Batches = source.batches
@@ -188,7 +188,7 @@ class PostgresDriver(Forked):
         """Make the round trip of a batch, which is taken when there is a connection."""
         async with self._borrow(form.operation, is_async=True) as (connection, session):
             request = take()
-            return await self._send(connection, session, form.access, request) if request else ()
+            return await self._round_trip(connection, session, form.access, request) if request else ()
 
     # Operations, sync and async
 
@@ -298,15 +298,15 @@ class PostgresDriver(Forked):
         access: Access = "snapshot" if op.all_servers and self._sessions.citus else op.access
         if access in _ONE_TRANSACTION or (op.checks_first and self._sessions.citus):
             async with borrow() as (connection, session):
-                return await adrive(op, partial(self._send, connection, session, access, ends=False), work)
+                return await adrive(op, partial(self._round_trip, connection, session, access, ends=False), work)
 
         async def perform(request: RoundTrip) -> Any:
             async with borrow(request.statements) as (connection, session):
-                return await self._send(connection, session, op.access, request)
+                return await self._round_trip(connection, session, op.access, request)
 
         return await adrive(op, perform, work)
 
-    async def _send(
+    async def _round_trip(
         self, connection: AnyConnection, session: Session, access: Access, request: RoundTrip, *, ends: bool = True
     ) -> Any:
         """Make a round trip in a transaction: the one that has begun on the connection, or one that it begins.
@@ -318,7 +318,7 @@ class PostgresDriver(Forked):
             before = (*self._sessions.opening(connection, session, access), *request.before)
             after = (*request.after, _COMMIT) if ends else request.after
             request = request._replace(before=before, after=after)
-        return await _answer(connection, session.prepares_others, request)
+        return await _execute(connection, session.prepares_others, request)
 
     @asynccontextmanager
     async def _borrow(
@@ -408,7 +408,7 @@ async def _join(connection: AnyConnection, name: str, *, changes: bool) -> None:
         )
 
 
-async def _answer(connection: AnyConnection, prepare: bool | None, request: RoundTrip) -> Any:
+async def _execute(connection: AnyConnection, prepare: bool | None, request: RoundTrip) -> Any:
     """Send the statements of a round trip and return the rows of each."""
     statements = request.sent()
     if len(statements) == 1:

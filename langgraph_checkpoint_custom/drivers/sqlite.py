@@ -19,7 +19,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
-from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections, reply
+from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections, send_trip
 from langgraph_checkpoint_custom.drivers.sqlite_errors import BUSY, code_of
 from langgraph_checkpoint_custom.drivers.sqlite_workers import Call, Workers
 from langgraph_checkpoint_custom.drivers.workers import close_aside
@@ -98,13 +98,13 @@ class SqliteDriver(Forked):
         """Run an operation on a worker."""
         if op.access in READS or self._read_only:
             return await self._readers.run(self.run, op)
-        return await self._writers.run(self._answer, op)
+        return await self._writers.run(self._run_steps, op)
 
     def look(self, op: Operation[T]) -> T:
         """Run a read without creating or migrating tables."""
         try:
             with closing(self._connections.connect(read_only=True)) as connection:
-                return drive(op, partial(reply, connection))
+                return drive(op, partial(send_trip, connection))
         except sqlite3.Error as error:
             raise self._connections.wrap(error, op.name) from error
 
@@ -156,12 +156,12 @@ class SqliteDriver(Forked):
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # Until then, the WAL file has the pages, too.
 
-    def _answer(self, connection: sqlite3.Connection, op: Operation[T]) -> T:
+    def _run_steps(self, connection: sqlite3.Connection, op: Operation[T]) -> T:
         """Run an operation in a transaction that has begun."""
 
         def perform(request: RoundTrip) -> Any:
             try:
-                return reply(connection, request)
+                return send_trip(connection, request)
             except (sqlite3.Error, OverflowError) as error:
                 names = {statement.name for statement in request.statements}
                 raise self._connections.wrap(error, op.name, *names if len(names) == 1 else ()) from error
@@ -171,7 +171,7 @@ class SqliteDriver(Forked):
     def _transaction(self, connection: sqlite3.Connection, op: Operation[T]) -> T:
         """Run an operation as a transaction."""
         connection.execute("BEGIN" if op.access in READS else "BEGIN IMMEDIATE")
-        result = self._answer(connection, op)
+        result = self._run_steps(connection, op)
         connection.execute("COMMIT")
         return result
 

@@ -421,7 +421,7 @@ class SqliteConnections(Forked):
             if not self._in_memory and not self._of_caller:
                 _give_back_pages(connection)
             connection.execute("BEGIN IMMEDIATE")
-            drive(self._setup, partial(reply, connection))
+            drive(self._setup, partial(send_trip, connection))
             connection.execute("COMMIT")
 
     def _set_up(self, connection: sqlite3.Connection) -> sqlite3.Connection:
@@ -469,7 +469,7 @@ class SqliteConnections(Forked):
             return False
         connection.execute("BEGIN")  # One read snapshot for the check.
         try:
-            drive(self._check, partial(reply, connection))
+            drive(self._check, partial(send_trip, connection))
         except (SchemaMissing, SchemaOutdated):
             if self.read_only:
                 raise
@@ -513,7 +513,7 @@ class SqliteConnections(Forked):
             return None
         try:
             with suppress(sqlite3.Error), closing(self.connect(read_only=True)) as connection:
-                drive(self._check, partial(reply, connection))
+                drive(self._check, partial(send_trip, connection))
         except SchemaError as changed:
             return changed
         return None
@@ -546,7 +546,7 @@ def _give_back_pages(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
 
 
-def reply(connection: sqlite3.Connection, request: RoundTrip) -> Any:
+def send_trip(connection: sqlite3.Connection, request: RoundTrip) -> Any:
     """Send the statements of a round trip and return the reply; here, no round trip has others `before` or `after`."""
     replies: list[list[Row]] = []
     for _, sql, params in request.statements:

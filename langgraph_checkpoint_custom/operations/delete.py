@@ -91,7 +91,7 @@ def delete_for_runs(d: SqlDialect, thread_id: str, run_ids: Sequence[str]) -> St
     Idempotent: yes.
     Source: BaseCheckpointSaver.delete_for_runs.
     """
-    removal, written = yield from _decide(d, thread_id, partial(of_runs, run_ids=set(run_ids)), run_ids)
+    removal, written = yield from _lock_and_decide(d, thread_id, partial(of_runs, run_ids=set(run_ids)), run_ids)
     yield from remove(d, thread_id, removal, removal.still_open(written), run_ids)
 
 
@@ -105,7 +105,7 @@ def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     Idempotent: yes.
     Source: BaseCheckpointSaver.prune.
     """
-    removal, _ = yield from _decide(d, thread_id, partial(superseded, keep=keep))
+    removal, _ = yield from _lock_and_decide(d, thread_id, partial(superseded, keep=keep))
     yield from remove(d, thread_id, removal)
 
 
@@ -120,7 +120,7 @@ def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     Raises: CheckpointLabelled.
     """
     place = key.checkpoint_ns, key.checkpoint_id or ""
-    removal, _ = yield from _decide(d, key.thread_id, partial(of_checkpoint, place=place))
+    removal, _ = yield from _lock_and_decide(d, key.thread_id, partial(of_checkpoint, place=place))
     _refuse_labels(removal, f"checkpoint {key.checkpoint_id!r} of thread {key.thread_id!r} was not deleted")
     yield from remove(d, key.thread_id, removal, removal.reopened())
     return removal.was_visible(place)
@@ -136,7 +136,7 @@ def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
     """
     if key.checkpoint_id is None:
         raise checkpoint_not_found(key)
-    removal, _ = yield from _decide(d, key.thread_id, partial(later, checkpoint_id=key.checkpoint_id))
+    removal, _ = yield from _lock_and_decide(d, key.thread_id, partial(later, checkpoint_id=key.checkpoint_id))
     if not removal.was_visible((key.checkpoint_ns, key.checkpoint_id)):
         raise checkpoint_not_found(key)
     _refuse_labels(removal, f"thread {key.thread_id!r} was not changed")
@@ -146,7 +146,7 @@ def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
     return config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
 
 
-def _decide(
+def _lock_and_decide(
     d: SqlDialect, thread_id: str, choose: Callable[[Outline], Set[Place]], run_ids: Sequence[str] = ()
 ) -> Steps[tuple[Removal, Sequence[Place]]]:
     """Take the thread's lock and decide what becomes of it; also returns the places to which runs wrote.

@@ -199,7 +199,7 @@ class SqlDialect(ABC):
             wanted = {params["thread_id"]: lock} | ({params["target"]: "exclusive"} if "target" in params else {})
             for thread_id, how in sorted(wanted.items()):  # Always in the same order, to avoid deadlocks.
                 locks += self._lock(thread_id, alone=how == "exclusive")
-        return self._send(*(each for name in names for each in self._statements(name, **params)), locks=locks)
+        return self._trip(*(each for name in names for each in self._statements(name, **params)), locks=locks)
 
     def has(self, name: str) -> bool:
         """Return whether the database has a statement of this name; some make sense for one database only."""
@@ -207,7 +207,7 @@ class SqlDialect(ABC):
 
     def ask_each(self, name: str, many: Iterable[Mapping[str, Any]], /, **params: Any) -> RoundTrip:
         """Send the named statement in one round trip for each of many parameters, with others that are the same."""
-        return self._send(*(sent for each in many for sent in self._statements(name, **each, **params)))
+        return self._trip(*(sent for each in many for sent in self._statements(name, **each, **params)))
 
     @abstractmethod
     def ask_keys(self, name: str, thread_id: str, keys: Collection[tuple[str, ...]], /, **params: Any) -> RoundTrip:
@@ -226,7 +226,8 @@ class SqlDialect(ABC):
                     params[name] = self.stored_thread(params[name])
         return params
 
-    def _send(self, *statements: Statement, locks: Sequence[Statement] = ()) -> RoundTrip:
+    def _trip(self, *statements: Statement, locks: Sequence[Statement] = ()) -> RoundTrip:
+        """Return the round trip that sends statements, after those that take locks."""
         before, after = self._around()
         return RoundTrip(statements, (*before, *locks), after)
 
@@ -267,7 +268,7 @@ class SqlDialect(ABC):
         """Store a checkpoint with `put_form`, and with a first one the row of the thread."""
         form, params = self.put_form(row)
         arming = self._arming(row) if form is self._shared.layout.put else ()
-        return self._send(form.with_params(params), *arming)
+        return self._trip(form.with_params(params), *arming)
 
     def _arming(self, row: CheckpointRow) -> Sequence[Statement]:
         """Return what inserts the row of a thread, by which sweeps find it, if a checkpoint begins one."""
@@ -381,7 +382,7 @@ class SqlDialect(ABC):
             params |= self._ranges(page.keys, apart=page.ahead is not None and page.ahead.matching)
         else:
             kind = "namespace"
-        return self._send(self.statement(f"{what}_of_{kind}", **params))
+        return self._trip(self.statement(f"{what}_of_{kind}", **params))
 
     def _ranges(self, keys: Sequence[tuple[str, str]], *, apart: bool) -> dict[str, Any]:
         """Return the parameters for keys, newest first: in each namespace, from one id to another; or each `apart`."""
@@ -404,7 +405,7 @@ class SqlDialect(ABC):
         bounds: dict[str, Any] = {"thread_id": page.thread_id, "floor": page.floor, "limit": limit}
         if spaces is None:
             return self.ask("newest_keys_of_thread", **bounds, before=page.before, ns_below=page.ns_below)
-        return self._send(
+        return self._trip(
             *(
                 self.statement(
                     "newest_keys_of_namespace",
@@ -427,7 +428,7 @@ class SqlDialect(ABC):
     def select_searched_threads(self, page: ThreadPage, key: str, texts: Collection[str]) -> RoundTrip:
         """Read one page of the threads that an index finds by the values of a key."""
         found = self.statement("threads_searched", **page.params(), shown=self.array([*texts, "?"]))
-        return self._send(self._with_key(found, key))
+        return self._trip(self._with_key(found, key))
 
     def select_searchable(self, keys: Iterable[str]) -> RoundTrip:
         """Read a row for each key that has an index: its name, and whether this role can use it."""
@@ -438,7 +439,7 @@ class SqlDialect(ABC):
 
         If there is an index already that cannot be used, it is dropped first, by the first statement.
         """
-        return self._send(*(self._with_key(statement, key) for statement in self._statements("searchable_make")))
+        return self._trip(*(self._with_key(statement, key) for statement in self._statements("searchable_make")))
 
     def _with_key(self, statement: Statement, key: str) -> Statement:
         return statement._replace(sql=with_key(statement.sql, key, key.replace("%", self._percent)))
@@ -452,19 +453,19 @@ class SqlDialect(ABC):
     def delete_blobs(self, thread_id: str, blobs: Collection[BlobPlace]) -> RoundTrip:
         """Delete blobs; the replies have the places of their chunks."""
         chunks = self.select_chunks(thread_id, blobs).statements if blobs else ()
-        return self._send(*chunks, *self.ask_keys("delete_blobs", thread_id, blobs).statements)
+        return self._trip(*chunks, *self.ask_keys("delete_blobs", thread_id, blobs).statements)
 
     # Tables
 
     def schema_create(self, *, with_schema: bool) -> RoundTrip:
         """Create the table of migrations and, if `with_schema`, the schema before it."""
         names = ("schema_create", "schema_create_table") if with_schema else ("schema_create_table",)
-        return self._send(*map(self.statement, names))
+        return self._trip(*map(self.statement, names))
 
     def schema_apply(self, migration: Migration) -> RoundTrip:
         """Apply a migration and insert its row into the table of migrations."""
         number, name, oldest, statements = migration
-        return self._send(
+        return self._trip(
             *(Statement(name, sql, {}) for sql in statements),
             self.statement("schema_applied", number=number, name=name, oldest=oldest),
         )
@@ -486,12 +487,12 @@ class SqlDialect(ABC):
         `operations/rows.py` has the columns.
         """
         params = {"thread_id": thread_id, "limit": limit}
-        return self._send(*(self.statement(f"export_{kind}s", **after, **params) for kind, after in pages))
+        return self._trip(*(self.statement(f"export_{kind}s", **after, **params) for kind, after in pages))
 
     def import_rows(self, thread_id: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> RoundTrip:
         """Store rows of a thread, each with its kind, unless a row with the same key exists."""
         imports = [self.statement(f"import_{kind}s", **row, thread_id=thread_id) for kind, row in rows]
-        return self._send(*imports, self.statement("arm_thread", thread_id=thread_id))
+        return self._trip(*imports, self.statement("arm_thread", thread_id=thread_id))
 
     def stored_rows(self, kind: str, after: Mapping[str, Any], limit: int) -> RoundTrip:
         """Read a page of the rows of all threads, of a kind after a key: the thread, the key, and the other columns.
@@ -499,7 +500,7 @@ class SqlDialect(ABC):
         A page does not go on from one of the `ranges` to the next.
         """
         top = self.ranges_after(after["thread_id"])[0].top
-        return self._send(self.statement(f"stored_{kind}s", **after, top=top, limit=limit))
+        return self._trip(self.statement(f"stored_{kind}s", **after, top=top, limit=limit))
 
 
 @lru_cache(maxsize=256)  # A graph has the same few lists of channels in all of its steps.

@@ -158,7 +158,7 @@ class PostgresDialect(SqlDialect):
         }
         # With `only_newest`, the second of two concurrent puts has to see the first, so each holds the lock alone.
         name = "put_checkpoint" if self.finds_and_stores else "put_problems"
-        trip = self._send(self.statement(name, **params), locks=self._lock(thread_id, alone=only_newest))
+        trip = self._trip(self.statement(name, **params), locks=self._lock(thread_id, alone=only_newest))
         return trip._replace(after=(*self._arming(encoded.row), *trip.after)) if self.finds_and_stores else trip
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
@@ -167,7 +167,7 @@ class PostgresDialect(SqlDialect):
         location = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
         blobs = [self.statement("put_blobs", **location, **_blob_params(encoded))] if encoded.blobs else []
         form, params = self.put_form(row)
-        return self._send(
+        return self._trip(
             *blobs, form.with_params(params), *self._arming(row), locks=self._lock(row.thread_id, alone=False)
         )
 
@@ -175,13 +175,13 @@ class PostgresDialect(SqlDialect):
         """Store the writes of a task in one statement."""
         form = self._shared.layout.writes.get(len(rows))
         if claim is None and form is not None:
-            return self._send(form.with_params(self.writes_params(key, rows)))
+            return self._trip(form.with_params(self.writes_params(key, rows)))
         arrays = _write_arrays([self.writes_params(key, rows)])
         statement = self.statement("insert_writes", **arrays, thread_id=key.thread_id, claim=claim)
         if claim is None:
-            return self._send(statement)
+            return self._trip(statement)
         lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
-        return self._send(statement, lost, locks=self._lock(key.thread_id, alone=False))
+        return self._trip(statement, lost, locks=self._lock(key.thread_id, alone=False))
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint, by name: with Citus, the statement names the key in several places."""
@@ -201,7 +201,7 @@ class PostgresDialect(SqlDialect):
             some = ordered[at : at + KEYS]
             arrays = dict(zip(_KEY_ARRAYS[len(some[0])], map(_text_array, zip(*some, strict=True)), strict=True))
             statements += self._statements(name, thread_id=thread_id, count=len(some), **arrays, **params)
-        return self._send(*statements)
+        return self._trip(*statements)
 
 
 @lru_cache(maxsize=16)  # Most processes use one schema. Reading all texts takes 5 ms.

@@ -124,7 +124,7 @@ class SqliteDialect(SqlDialect):
             "only_newest": only_newest,
             "claim": encoded.claim,
         }
-        return self._send(self.statement("put_problems", **params))
+        return self._trip(self.statement("put_problems", **params))
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
         """Store the blobs and the checkpoint."""
@@ -133,12 +133,12 @@ class SqliteDialect(SqlDialect):
         blobs = [location + blob for blob in encoded.blobs]
         put = [Statement("put_blobs", self._texts["put_blobs"], blobs)] if blobs else []
         form, params = self.put_form(row)
-        return self._send(*put, form.with_params(params), *self._arming(row))
+        return self._trip(*put, form.with_params(params), *self._arming(row))
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of one checkpoint by its form."""
         form, params = self.read_form(key)
-        return self._send(form.with_params(params))._replace(read=form.read)
+        return self._trip(form.with_params(params))._replace(read=form.read)
 
     def select_page(self, page: Page) -> RoundTrip:
         """Read the rows of one page of a list."""
@@ -162,7 +162,7 @@ class SqliteDialect(SqlDialect):
         shared = self._confined({"thread_id": thread_id, **params})
         rows = [shared | dict(zip(_KEY_COLUMNS[len(key)], key, strict=True)) for key in sorted(keys)]
         names = self.sent_for.get(name, (name,)) if rows else ()
-        return self._send(*(Statement(each, self._texts[each], rows) for each in names))
+        return self._trip(*(Statement(each, self._texts[each], rows) for each in names))
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task, with one statement for each 64 of them."""
@@ -173,7 +173,7 @@ class SqliteDialect(SqlDialect):
             statements.append(form.with_params(self.writes_params(key, some)))
         if claim:
             statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))
-        return self._send(*statements)
+        return self._trip(*statements)
 
 
 def _is_whole(rows: Sequence[Row]) -> bool:
