@@ -75,7 +75,8 @@ class CheckpointLabelled(CheckpointError):
 class CheckpointConflict(CheckpointError):
     """Another run has stored a newer checkpoint since this run began; nothing was stored.
 
-    Only a saver with `concurrent_writers="reject"` raises this error.
+    A saver with `concurrent_writers="reject"` raises it, and a retry of a call of which an earlier attempt may have
+    succeeded.
     """
 
 

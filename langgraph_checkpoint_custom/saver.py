@@ -114,7 +114,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         serde: The serializer; LangGraph's `JsonPlusSerializer` by default. With LangGraph's `EncryptedSerializer` the
             saver encrypts every value and binds it to its location in the database. Reading a value that is not
             encrypted is then an error.
-        previous_serdes: `EncryptedSerializer`s with earlier keys, which the saver also uses for reading. Add a
+        previous_serdes: `EncryptedSerializer`s with other keys, which the saver also uses for reading. Add a
             `JsonPlusSerializer` if some rows may not be encrypted yet. You need them until `reencrypt()` has stored all
             rows again with `serde`.
         plaintext_metadata: Metadata keys that stay readable in the database although the serializer encrypts, in
@@ -133,7 +133,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             `LANGGRAPH_STRICT_MSGPACK`) always comes back as its stored data, with LangGraph's warning.
         on_inexact: What to do with an object that would not come back as it was, for example because its class is
             defined inside a function and cannot be found by name. "store" stores it as LangGraph does and logs this
-            once for each class. "raise" raises `CheckpointEncodeError`.
+            once for each class. "raise" raises `CheckpointEncodeError`. Not all such objects are noticed, see
+            `docs/guarantees.md`.
         on_load: Replacements for stored objects of earlier versions of your code, by the full name that their class had
             when they were stored: `{"my_app.state.Plan": …}`. A class as replacement: the saver restores the object as
             an instance of that class, with the stored fields and without calling the constructor. A function as
@@ -146,12 +147,12 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             until a run stores the channel again. A class that is named here does not have to be in `allow`.
         concurrent_writers: What happens if two runs write to one thread at the same time. "reject": one of them wins,
             and the next checkpoint of the other raises `CheckpointConflict`; a run that you start from an older
-            checkpoint still forks. "allow", as in LangGraph's savers: both succeed, and the result of one is not seen
-            again.
+            checkpoint still forks. "allow", as in LangGraph's savers: both succeed, and the older result is only in
+            the history.
         compress: Whether to compress values of 1,600 bytes or more with Zstandard, unless they are encrypted. The
             default is True on PostgreSQL, where it saves time and space, and False on SQLite, where it makes files
-            about half as large but reading and writing slower. Both forms are read with either setting; `reencrypt()`
-            converts stored values to the current setting.
+            about half as large but reading and writing slower. Both forms are read with either setting. To convert
+            stored values to the current setting, call `reencrypt()`.
         chunk_cache_bytes: How many bytes of large values, of 16 KB or more, and of the versions of others, the saver
             and its copies keep in memory, however many threads there are. The next version of a large value then shares
             its chunks.

@@ -107,7 +107,7 @@ class ThreadMethods(Lifecycle):
     def set_ttl(
         self, thread_id: str, ttl: timedelta | None, *, strategy: Literal["delete", "keep_latest"] = "delete"
     ) -> None:
-        """Give a thread a time to live: if nothing has been stored in it for that long, a sweep deletes it.
+        """Give a thread a time to live: if its newest checkpoint is older than that, a sweep deletes it.
 
         For this thread it replaces the `older_than` of a retention, whose filter and whose labels it outranks. Each
         checkpoint that a run stores begins the time anew. Until a sweep comes, the thread can be read and continued.
