@@ -162,7 +162,7 @@ def kind_of(obj: Any, cls: Any) -> Kind | None:
 
         if not _is_bare(cls):
             return kind(KEYWORDS, payload)
-        slots = [name for name in _slots_of(cls) if name not in names]
+        slots = [name for name in slots_of(cls) if name not in names]
         return of_fields(KEYWORDS, payload, _parts_of_fields(cls, names, slots))
     numpy = sys.modules.get("numpy")
     if numpy is not None and issubclass(cls, numpy.ndarray):
@@ -419,7 +419,7 @@ def is_struct(cls: type) -> TypeGuard[Any]:
 
 
 def _parts_of_plain(cls: Any) -> Parts:
-    slots = _slots_of(cls)
+    slots = slots_of(cls)
 
     def parts(o: Any, _: Storable) -> Sequence[Any]:
         fields = _further_state(o, (), (), slots).get("other", {})
@@ -473,7 +473,8 @@ def _is_live(cls: type) -> bool:
     return any(base.__module__.partition(".")[0] in _LIVE for base in cls.__mro__)
 
 
-def _slots_of(cls: Any) -> list[str]:
+def slots_of(cls: Any) -> list[str]:
+    """The names of the slots of a class and its bases."""
     return [name for base in cls.__mro__ for name in vars(base) if is_slot(vars(base)[name])]
 
 

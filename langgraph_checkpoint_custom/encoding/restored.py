@@ -13,7 +13,7 @@ import dataclasses
 import importlib
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
@@ -30,6 +30,7 @@ from langgraph_checkpoint_custom.encoding.classes import (
     is_plain,
     is_slot,
     is_struct,
+    slots_of,
 )
 from langgraph_checkpoint_custom.encoding.extensions import (
     KEYWORDS,
@@ -255,10 +256,25 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if type(value) is list else value
 
 
-def _has_data(value: Any) -> bool:
-    """Whether a value is a dict or list, or consists of one: an object of which only that is stored."""
-    parts = value if type(value) is tuple else getattr(value, "__dict__", {}).values()
-    return type(value) in (dict, list) or (isinstance(value, Hashable) and any(map(_has_data, parts)))
+def can_be_hashed(value: Any) -> bool:
+    """Whether a value can be in a set or a key of a dict; the class alone does not say it."""
+    try:
+        hash(value)
+    except Exception:  # The class's own method may raise anything.
+        return False
+    return True
+
+
+def _lacks_class(value: Any) -> bool:
+    """Whether a value cannot be hashed because it is, or has inside, the dict or list that is stored for an object."""
+    if can_be_hashed(value):
+        return False
+    if isinstance(value, tuple):
+        parts: Iterable[Any] = value
+    else:
+        names = [name for name in slots_of(type(value)) if is_attribute(type(value), name) and hasattr(value, name)]
+        parts = [*getattr(value, "__dict__", {}).values(), *(getattr(value, name) for name in names)]
+    return type(value) in (dict, list) or (isinstance(value, Hashable) and any(map(_lacks_class, parts)))
 
 
 def _single(target: Any, stored: Any) -> Any:
@@ -268,7 +284,8 @@ def _single(target: Any, stored: Any) -> Any:
         try:
             return target(members)
         except TypeError:
-            if not any(map(_has_data, [key for key, _ in members] if target is dict else members)):
+            keys = [key for key, _ in members] if target is dict else members
+            if {True} != {_lacks_class(key) for key in keys if not can_be_hashed(key)}:
                 raise
             return members  # As LangGraph does.
     if target is bytearray and type(stored) is not bytes:

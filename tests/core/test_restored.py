@@ -119,6 +119,18 @@ class Fixed:
     x: Any
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class FixedInSlot:
+    x: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Thawed:
+    """A class whose objects cannot be hashed in a later version of the application."""
+
+    x: Any
+
+
 class Table(BaseModel):
     a: int
 
@@ -271,6 +283,8 @@ def test_a_subclass_of_a_container_is_stored_as_that_wherever_it_is() -> None:
         ({Frozen(a=1): 2}, [[{"a": 1}, 2]]),
         ({(1, FrozenList([2])): Frozen(a=1)}, [[(1, [2]), {"a": 1}]]),
         ({Fixed(Frozen(a=1))}, [Fixed({"a": 1})]),
+        ({FixedInSlot(Frozen(a=1))}, [FixedInSlot({"a": 1})]),
+        ({Pair(Frozen(a=1)): FrozenList([2])}, [[Pair({"a": 1}), [2]]]),
         ({FrozenList([1])}, {(1,)}),
         ({FrozenList([1]): 2}, [[[1], 2]]),
     ],
@@ -285,6 +299,16 @@ def test_a_dict_or_list_that_can_be_hashed_is_reported(value: Any, read: Any) ->
             OURS.dumps_typed(each)
         assert same(store.loads_typed(store.dumps_typed(each)), expected)
         assert same(pickling.loads_typed(pickling.dumps_typed(each)), each)
+
+
+@pytest.mark.parametrize("value", [{Color.RED, Thawed(1)}, {Thawed(1): 2}, {(Color.RED, Thawed(1))}], ids=str)
+def test_a_set_is_not_read_as_a_list_because_a_class_cannot_be_hashed_any_more(
+    value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = OURS.dumps_typed(value)
+    monkeypatch.setattr(Thawed, "__hash__", None)
+    with pytest.raises(UnreadableValue, match=r"builtins.(set|dict) cannot be created from what was stored"):
+        OURS.loads_typed(stored)
 
 
 def test_an_object_of_a_generic_class_comes_back_without_its_types() -> None:
