@@ -294,8 +294,7 @@ def _size_of(codec: ValueCodec, values: Sequence[Any]) -> float:
     if not SPECIAL.isdisjoint(map(type, values)):
         return math.inf
     try:
-        type_, data = codec.encode(values)
-        return len(data) if type_ == MSGPACK else math.inf
+        return len(codec.pack(values))  # Not `encode`: if one cannot be pickled, none would be.
     except Exception:  # Encoding each of them raises an error with its channel.
         return math.inf
 

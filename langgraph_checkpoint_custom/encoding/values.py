@@ -33,6 +33,7 @@ from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 from langgraph_checkpoint_custom.encoding.allowlist import cipher_and_inner
 from langgraph_checkpoint_custom.encoding.chunks import is_splittable
 from langgraph_checkpoint_custom.encoding.extensions import UnreadableValue
+from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.serde import (
     MSGPACK,
     ExactSerializer,
@@ -116,9 +117,11 @@ class ValueCodec:
         self._reads_plain = self.cipher is None or None in earlier or raw
         exact = self._serde if isinstance(self._serde, ExactSerializer) else None
         self.packs = exact is not None
-        """Whether the serializer writes LangGraph's msgpack, which `unpack` can read without a type."""
+        """Whether the serializer writes LangGraph's msgpack, of which each part can be read alone."""
         self.encode: Callable[[Any], TypedBytes] = exact.dumps_typed if exact else self._encode
         """Encodes a value without sealing it: the serializer's type and bytes."""
+        self.pack: Callable[[Any], bytes] = exact.pack if exact else pack
+        """Encodes a value in msgpack; raises for one that the serializer would rather pickle."""
         self.decode: Callable[[TypedBytes], Any] = self._serde.loads_typed
         """Decodes the type and bytes that `encode` or `unseal` returned; errors of the serializer pass through."""
         self.plain: Mapping[str | None, Callable[[Any], Any]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from typing import Any
 
 import pytest
@@ -19,6 +19,12 @@ from tests.stores import Client, Store
 @dataclass
 class Point:
     x: float
+
+
+class Way(tuple):  # type: ignore[type-arg]
+    """A class whose objects come back as a tuple if pickle does not store them."""
+
+    __slots__ = ()
 
 
 class Reduced:
@@ -62,6 +68,19 @@ async def test_a_document_that_only_pickle_can_store_has_its_small_values(store:
         for where in (first, second):
             there = (await get(client, where)).checkpoint["channel_values"]
             assert all(same(there[name], value) for name, value in values.items())
+
+
+async def test_a_small_value_is_pickled_although_one_beside_it_cannot_be(store: Store, api: str) -> None:
+    """Of many small values, several are measured together."""
+    lost = make_dataclass("Local", ["x"])(1)  # It has no name in this module, neither for pickle.
+    texts = {f"text {number}": "a" * 100 for number in range(16)}
+    with open_saver(store.url, serde=JsonPlusSerializer(pickle_fallback=True)) as saver:
+        client = Client(saver, api)
+        where = await put(
+            client, "1", {**texts, "way": Way("ab"), "lost": lost, **{str(n): n for n in range(3)}, "large": [LONG] * 9}
+        )
+        there = (await get(client, where)).checkpoint["channel_values"]
+    assert same([there["way"], there["lost"]], [Way("ab"), {"x": 1}])
 
 
 async def test_storing_a_small_value_creates_no_object(store: Store, api: str) -> None:
