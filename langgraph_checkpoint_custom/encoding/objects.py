@@ -43,7 +43,7 @@ from langgraph_checkpoint_custom.encoding.extensions import (
 )
 from langgraph_checkpoint_custom.encoding.langgraph_private import DeltaSnapshot, extension_of
 from langgraph_checkpoint_custom.encoding.leaves import CODEC, Leaf, add_codec
-from langgraph_checkpoint_custom.encoding.restored import make
+from langgraph_checkpoint_custom.encoding.restored import can_be_hashed, make
 from langgraph_checkpoint_custom.errors import ConfigError
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class Packer:
             raise UnstorableValue(no_form_of(obj))
         if kind.secret and not self._secrets and not is_empty(obj):
             raise secret_in_clear(cls)
-        if kind.lost:
+        if kind.lost and kind.code != PLAIN:  # The class may be found by its name later.
             self._report_loss(cls, kind.lost)
             return kind.payload(obj)
         kinds = _KINDS if kind.is_direct else _OTHER_KINDS
@@ -159,6 +159,9 @@ class Packer:
             return self._object(obj)
         payload, *more = kind.parts(obj, self._storable)
         if kind.code == PLAIN:
+            # Of a dict or list, only that is lost that it can be in a set.
+            if kind.lost and (not isinstance(obj, (dict, list)) or can_be_hashed(obj)):
+                self._report_loss(cls, kind.lost)
             return payload
         if kind.code == NUMPY:
             return Ext(NUMPY, self._inside(cls, payload))

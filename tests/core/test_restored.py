@@ -301,6 +301,14 @@ def test_a_dict_or_list_that_can_be_hashed_is_reported(value: Any, read: Any) ->
         assert same(pickling.loads_typed(pickling.dumps_typed(each)), each)
 
 
+def test_a_dict_or_list_that_cannot_be_hashed_is_stored_as_that_whatever_its_class_says() -> None:
+    """The hash of a Box, for example, raises an error, unless the Box is frozen."""
+    for value, base in ((Frozen(a=[1]), {"a": [1]}), (FrozenList([{}]), [{}])):
+        assert same(OURS.loads_typed(OURS.dumps_typed([value])), [base])
+        with pytest.raises(UnstorableValue, match="would come back as something else"):
+            OURS.dumps_typed([value, type(value)()])
+
+
 @pytest.mark.parametrize("value", [{Color.RED, Thawed(1)}, {Thawed(1): 2}, {(Color.RED, Thawed(1))}], ids=str)
 def test_a_set_is_not_read_as_a_list_because_a_class_cannot_be_hashed_any_more(
     value: Any, monkeypatch: pytest.MonkeyPatch
