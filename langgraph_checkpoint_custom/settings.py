@@ -67,7 +67,7 @@ def url_of(text: str) -> str:
     if re.search(r"[\ud800-\udfff]", text):  # How Python has the bytes of an argument or variable that are not UTF-8.
         raise ConfigError("the URL or path of a database must be UTF-8, and this one is not")
     # `host=a` may begin a connection string of PostgreSQL, with a password in it; `a=b.db` names a file.
-    is_conninfo = re.match(r"\s*\w+\s*=(?!\S*\.(db|sqlite3?)\Z)", text)
+    is_conninfo = re.match(r"\s*((host|dbname|user|password|service)\s*=|\w+\s*=(?!\S*\.(db|sqlite3?)\Z))", text)
     is_path = not is_conninfo and ("/" in text or text.endswith((".db", ".sqlite", ".sqlite3")))
     return f"sqlite:///{quote(text)}" if ":" not in text and (is_path or os.path.isfile(text)) else text
 

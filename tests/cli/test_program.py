@@ -69,6 +69,8 @@ def test_the_script_and_the_module_are_the_same_program() -> None:
         ("postgresql://me@host/app.db", "postgresql://me@host/app.db"),
         ("host=a password=/b.db", "host=a password=/b.db"),
         ("host=/run dbname=app.db", "host=/run dbname=app.db"),
+        ("host=primary.db", "host=primary.db"),
+        ("password=x.db", "password=x.db"),
         ("user=me", "user=me"),
         ("lr=0.1.db", "sqlite:///lr%3D0.1.db"),
         ("lr=0.1/seed=2.sqlite3", "sqlite:///lr%3D0.1/seed%3D2.sqlite3"),
