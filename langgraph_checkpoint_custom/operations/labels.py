@@ -27,13 +27,14 @@ def label(d: SqlDialect, key: Key, name: str) -> Steps[RunnableConfig]:
     Idempotent: by (thread_id, name), for the same checkpoint.
     Raises: CheckpointNotFound, also for one that a prune has hidden; LabelExists.
     """
-    (rows,) = yield d.ask("label_checkpoint", lock="shared", **key._asdict(), name=name)
+    asks_first = ["select_newest_id"] if key.checkpoint_id is None else []
+    *before, rows = yield d.ask(*asks_first, "label_checkpoint", lock="shared", **key._asdict(), name=name)
     if not rows:
         raise checkpoint_not_found(key)
-    ((checkpoint_ns, checkpoint_id, wanted),) = rows
+    ((checkpoint_ns, checkpoint_id),) = rows
     # On PostgreSQL, a run may store checkpoints meanwhile: the name may be on any that was the newest since.
-    is_newer = key.checkpoint_id is None and checkpoint_id > wanted
-    if checkpoint_ns != key.checkpoint_ns or not (checkpoint_id == wanted or is_newer):
+    is_newest = bool(before) and checkpoint_id >= (before[0][0][0] if before[0] else "")
+    if checkpoint_ns != key.checkpoint_ns or not (checkpoint_id == key.checkpoint_id or is_newest):
         raise LabelExists(
             f"in thread {key.thread_id!r} the label {name!r} belongs to checkpoint {checkpoint_id!r}, namespace "
             f"{checkpoint_ns!r}; unlabel() it, or choose another name"

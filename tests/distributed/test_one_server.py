@@ -23,6 +23,7 @@ from langgraph_checkpoint_custom import (
     StorageError,
     ThreadExists,
 )
+from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from tests.conftest import APIS
 from tests.invariants import check_invariants
 from tests.stores import Client, Store
@@ -170,6 +171,14 @@ async def test_copies_and_forks(url: str, api: str) -> None:
             await client.do("copy_thread", "thread", "fork")
         with pytest.raises(CheckpointNotFound):
             await client.do("fork_thread", "nothing", "elsewhere")
+
+
+def test_what_a_statement_stores_is_returned_without_a_query(dialect: PostgresDialect) -> None:
+    """Citus refuses INSERT, UPDATE or DELETE with a query after RETURNING; tests/behaviour/test_labels.py found it."""
+    texts = {name: text.rpartition("RETURNING")[2] for name, text in dialect._texts.items() if "RETURNING" in text}
+    assert "label_checkpoint" in texts
+    asking = [name for name, returned in texts.items() if "SELECT" in returned and "WITH" not in dialect._texts[name]]
+    assert asking == []
 
 
 async def test_many_tasks_and_deletions_at_once(url: str) -> None:
