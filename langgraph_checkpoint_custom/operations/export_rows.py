@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, one_trip, operation, together
-from langgraph_checkpoint_custom.errors import ThreadExists
+from langgraph_checkpoint_custom.errors import StorageError, ThreadExists
 from langgraph_checkpoint_custom.model.keys import Range, right_above
 from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
 from langgraph_checkpoint_custom.operations.rows import FIRST, KINDS, Kind, rows_after
@@ -231,8 +231,8 @@ def import_threads(d: SqlDialect, threads: Sequence[ImportedThread], replace: bo
     """Store threads as they were exported, all of them or none. One that exists already with these rows stays.
 
     Returns whether each was stored; None if each has to be stored alone. With Citus, this transaction would be one of
-    several nodes. Or another transaction holds the lock of a thread: the threads whose locks this one has already would
-    wait as well. For the lock of one thread it waits.
+    several nodes. For the lock of one thread it waits. If it waited for one of several, the threads whose locks it has
+    already would wait as well. So it fails, which gives these back, also in a caller's transaction.
 
     Args:
         d: The dialect.
@@ -242,14 +242,14 @@ def import_threads(d: SqlDialect, threads: Sequence[ImportedThread], replace: bo
     Round trips: for a new thread, 4, and on PostgreSQL one more for its lock; one for each page that is stored, and
         one for each further page of 50 rows of a kind that is read again at the end. For several, as for the longest.
     Idempotent: yes.
-    Raises: ThreadExists, ThreadBusy.
+    Raises: ThreadExists, ThreadBusy; StorageError if another transaction holds the lock of one of several threads.
     """
     if len(threads) == 1:
         yield d.ask(lock="exclusive", thread_id=threads[0].thread_id)
-    elif d.layout == "citus" or any(
-        (yield d.ask_each("try_lock_thread", [{"thread_id": each[0]} for each in threads]))
-    ):
+    elif d.layout == "citus":
         return None
+    elif any((yield d.ask_each("try_lock_thread", [{"thread_id": each[0]} for each in threads]))):
+        raise StorageError("another transaction holds the lock of a thread", operation="import_threads")
     return (yield from together([_import_locked(d, thread, replace) for thread in threads]))
 
 

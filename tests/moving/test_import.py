@@ -11,7 +11,8 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, OperationEvent, PostgresSaver, open_saver
 from langgraph_checkpoint_custom.tools import exchange
-from langgraph_checkpoint_custom.tools.exchange import BrokenExport, export_file, import_file, transfer
+from langgraph_checkpoint_custom.tools.exchange import BrokenExport, ExchangeReport, export_file, import_file, transfer
+from tests.drivers.test_maintenance_meets_runs import ConcurrentCall
 from tests.moving.files import exported, fill_large, packed, unpacked
 from tests.moving.official import config, everything, step
 
@@ -165,7 +166,38 @@ def test_an_import_does_not_wait_for_one_thread_with_the_locks_of_others(
         done = import_file(other, path)
         assert (done.threads, done.problems) == (5, {})
         imports = [(event.name, event.error) for event in events if "import" in event.name]
-        assert imports == [("import_threads", None)] * (1 + 5)
+        assert imports == [("import_threads", "StorageError"), *[("import_threads", None)] * 5]
+        assert everything(other) == everything(saver)
+
+
+def test_an_import_in_a_callers_transaction_gives_the_locks_of_others_back(
+    saver: CheckpointSaver, own_postgres_url: str, tmp_path: Path
+) -> None:
+    """It would deadlock with a transaction that holds the lock of a thread, and then deletes another one."""
+    path = exported(saver, 5, tmp_path)
+    with (
+        psycopg.connect(own_postgres_url) as theirs,
+        psycopg.connect(own_postgres_url) as holder,
+    ):
+        other, deleting = PostgresSaver(theirs), PostgresSaver(holder)
+        other.setup()
+        theirs.commit()
+        deleting.delete_thread("t0")
+
+        def move() -> ExchangeReport:
+            try:
+                return import_file(other, path)
+            finally:
+                theirs.commit()
+
+        importing = ConcurrentCall(move)
+        importing.wait_until_blocked(own_postgres_url)
+        try:
+            deleting.delete_thread("t3")
+        finally:
+            holder.commit()
+            done = importing.join()
+        assert done.threads == 5
         assert everything(other) == everything(saver)
 
 
