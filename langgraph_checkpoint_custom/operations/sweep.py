@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import timezone
 from functools import partial
 from hashlib import sha256
+from math import inf
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
@@ -128,7 +129,8 @@ def sweep_thread(d: SqlDialect, codec: ValueCodec, thread_id: str, policy: Polic
         counted, others, *_ = yield one_trip([sized, deleted])
         total = Total(map(SizeRow._make, counted))
         return Swept(found.applies) if others else Swept(found.applies, 1, total.rows["checkpoint"], total.bytes)
-    again = d.ask("rearm_thread", thread_id=thread_id, due_at=found.due_at, seen=found.seen)
+    seen = inf if found.seen is None else found.seen  # A row that it has got since stays due: no row has this time.
+    again = d.ask("rearm_thread", thread_id=thread_id, due_at=found.due_at, seen=seen)
     if removal is None or not removal.changes():
         yield again
         return Swept(found.applies)

@@ -406,3 +406,21 @@ def test_a_sweep_leaves_a_thread_whose_lock_is_held_for_too_long(postgres_url: s
         assert [found.config for found in saver.list(generate_config("u"))] == left
         assert not swept.complete
         assert saver.sweep_status().finished_at is None
+
+
+def test_a_thread_that_gets_its_row_while_a_sweep_visits_it_stays_due(postgres_url: str) -> None:
+    with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url, autocommit=True) as server:
+        fill(saver, delta=False)
+        server.execute("DELETE FROM langgraph_checkpoint.threads")
+        d, driver, codec = saver.backend
+        now = time.time()
+        visit = sweep.sweep_thread(d, codec, "t", sweep.Policy(None, 9, (), True), now)
+
+        def arming(request: RoundTrip | Offload) -> Steps[Any]:
+            if isinstance(request, RoundTrip) and request.statements[0].name == "rearm_thread":
+                with PostgresSaver(postgres_url) as other:
+                    other.backend.driver.run(due_threads.arm_threads(d, ["t"], now, hasten=True))
+            return (yield request)
+
+        driver.run(replace(visit, start=lambda: through(visit.start(), arming)))
+        assert server.execute("SELECT due_at FROM langgraph_checkpoint.threads").fetchall() == [(now,)]
