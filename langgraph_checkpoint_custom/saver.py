@@ -383,7 +383,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page, dialect = asked_page(config, before, limit, PAGE), self._dialect
-        if page and page.checkpoint_ns is not None and not conditions and dialect.sends_forms:
+        while page and page.checkpoint_ns is not None and not conditions and dialect.sends_forms:
             found = self._build_page(page, self._driver.send(*dialect.page_form(page)))
             page, limit = page_below(page, found, limit, PAGE)  # Now: the caller may change what it gets.
             yield from found
@@ -402,7 +402,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """Async version of `list`."""
         conditions, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page, dialect = asked_page(config, before, limit, PAGE), self._dialect
-        if page and page.checkpoint_ns is not None and not conditions and dialect.sends_forms:
+        while page and page.checkpoint_ns is not None and not conditions and dialect.sends_forms:
             rows = await self._driver.asend(*dialect.page_form(page))
             found: Sequence[CheckpointTuple]
             if (size := size_of(rows)) < OFFLOAD_BYTES:
