@@ -67,7 +67,6 @@ from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delet
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
 from langgraph_checkpoint_custom.operations.pages import asked_page, at_one_time, page_below
 from langgraph_checkpoint_custom.operations.read import (
-    NextVersion,
     PageReply,
     Reading,
     Remember,
@@ -583,14 +582,14 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
 
     def _build(self, rows: Sequence[Row]) -> CheckpointTuple | None:
         """Build the checkpoint that a driver has read."""
-        return build_tuple(self._dialect, self._codec, self.get_next_version, self._remember, rows)
+        return build_tuple(self._dialect, self._codec, self._remember, rows)
 
     def _build_page(self, page: Page, rows: Sequence[Row]) -> Sequence[CheckpointTuple]:
         """Build the checkpoints of a page that a driver has read."""
         if page.limit == 1:
-            found = build_tuple(self._dialect, self._codec, self.get_next_version, None, rows)
+            found = build_tuple(self._dialect, self._codec, None, rows)
             return [found] if found else ()
-        return build_tuples(self._dialect, self._codec, self.get_next_version, rows, ())
+        return build_tuples(self._dialect, self._codec, rows, ())
 
     def _put(self, encoded: Encoded) -> Operation[Encoded | None]:
         return put(self._dialect, encoded, only_newest=self._must_be_newest(encoded.row))
@@ -622,8 +621,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         stored = self._dialect.stored_thread(key.thread_id)
         return key if stored is key.thread_id else key._replace(thread_id=stored)
 
-    def _read_arguments(self, config: RunnableConfig) -> tuple[SqlDialect, ValueCodec, NextVersion, Remember, Key]:
-        return self._dialect, self._codec, self.get_next_version, self._remember, key_of(config)
+    def _read_arguments(self, config: RunnableConfig) -> tuple[SqlDialect, ValueCodec, Remember, Key]:
+        return self._dialect, self._codec, self._remember, key_of(config)
 
     def _note_start(self, config: RunnableConfig, reading: Reading) -> CheckpointTuple | None:
         """Remember the checkpoint that a run may start from."""
@@ -646,7 +645,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
 
     def _list_page(self, page: Page, conditions: Sequence[Condition]) -> Operation[PageReply]:
-        found = list_page(self._dialect, self._codec, self.get_next_version, page, conditions)
+        found = list_page(self._dialect, self._codec, page, conditions)
         found.all_servers = page.thread_id is None
         return at_one_time(found, page)
 

@@ -29,9 +29,10 @@ _PATH_TASK_IDX = itemgetter(6, 5, 7)
 # By channel and version, or by channel and name of a chunk.
 Blobs = Mapping[tuple[str | None, str | None], TupleRow]
 _CHANNELS = TupleRow._fields.index("channels")
+# The version of the pending sends of an old checkpoint that has no other channel.
+_FIRST_VERSION = f"{1:032d}.{0:016d}"
 
 AnyRow = TypeVar("AnyRow", Row, TupleRow)
-NextVersion = Callable[[None, None], str]
 # Takes thread, namespace and id of a checkpoint that was read, and its blobs, or None if it has none.
 Remember = Callable[[str, str, str, KnownBlobs | None], None]
 
@@ -66,9 +67,7 @@ def writes_of(rows: Iterable[Row], kind: str = "write") -> list[TupleRow]:
 
 
 @operation("read")
-def get_tuple(
-    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, remember: Remember | None, key: Key
-) -> Steps[CheckpointTuple | None]:
+def get_tuple(d: SqlDialect, codec: ValueCodec, remember: Remember | None, key: Key) -> Steps[CheckpointTuple | None]:
     """Return the checkpoint of a key with its pending writes, or None.
 
     Round trips: 1.
@@ -77,12 +76,12 @@ def get_tuple(
     Source: BaseCheckpointSaver.get_tuple.
     """
     (rows,) = yield d.select_checkpoint(key)
-    return (yield from offload(size_of(rows), build_tuple, d, codec, next_version, remember, rows))
+    return (yield from offload(size_of(rows), build_tuple, d, codec, remember, rows))
 
 
 @operation("read")
 def get_with_writes(
-    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, keys: Sequence[Key]
+    d: SqlDialect, codec: ValueCodec, keys: Sequence[Key]
 ) -> Steps[Sequence[tuple[CheckpointTuple, Sequence[TupleRow]]]]:
     """Return the checkpoints of keys that exist, each with the rows of its writes, in the order of `pending_writes`.
 
@@ -92,16 +91,14 @@ def get_with_writes(
     replies = yield one_trip([d.select_checkpoint(key) for key in keys])
     tuples = []
     for rows in replies:
-        found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, None, rows)
+        found = yield from offload(size_of(rows), build_tuple, d, codec, None, rows)
         if found:
             tuples.append((found, writes_of(rows)))
     return tuples
 
 
 @operation("read")
-def get_tuple_to_write(
-    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, remember: Remember | None, key: Key
-) -> Steps[Reading]:
+def get_tuple_to_write(d: SqlDialect, codec: ValueCodec, remember: Remember | None, key: Key) -> Steps[Reading]:
     """Return what `get_tuple` returns, and whether a newer checkpoint exists.
 
     Round trips: 1, or 2 for a checkpoint by its id. The newest id is read first. So a checkpoint that another run
@@ -111,14 +108,12 @@ def get_tuple_to_write(
     newest: list[Any] = []
     if key.checkpoint_id is not None:
         (newest,) = yield d.ask("select_newest_id", **key._asdict())
-    found = yield from get_tuple(d, codec, next_version, remember, key).start()
+    found = yield from get_tuple(d, codec, remember, key).start()
     return Reading(found, bool(newest) and newest[0][0] != key.checkpoint_id)
 
 
 @operation("read")
-def list_page(
-    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, page: Page, wanted: Sequence[Condition]
-) -> Steps[PageReply]:
+def list_page(d: SqlDialect, codec: ValueCodec, page: Page, wanted: Sequence[Condition]) -> Steps[PageReply]:
     """Return one page of checkpoints, newest first. A page may have fewer tuples than rows were read, even none.
 
     Round trips: 1, and those of `piece_of`.
@@ -130,7 +125,7 @@ def list_page(
     if piece is None:
         return PageReply([], None)
     (rows,) = yield d.select_page(piece.page)
-    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, wanted)
+    tuples = yield from offload(size_of(rows), build_tuples, d, codec, rows, wanted)
     places = [(row[3], d.own_thread_id(row[1]), row[2]) for row in rows if row[0] == "checkpoint"]
     return PageReply(tuples, piece.after(places))
 
@@ -148,7 +143,7 @@ def checkpoints_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Se
 
 
 def build_tuple(
-    d: SqlDialect, codec: ValueCodec, next_version: NextVersion, remember: Remember | None, rows: Sequence[Row]
+    d: SqlDialect, codec: ValueCodec, remember: Remember | None, rows: Sequence[Row]
 ) -> CheckpointTuple | None:
     """Build the checkpoint of a reply about one checkpoint; None if it does not exist."""
     if not rows or rows[0][0] != "checkpoint":  # Writes can be stored before it, and a batch reads blobs of others.
@@ -175,7 +170,7 @@ def build_tuple(
     decoder = Decoder(codec, *head[1:4])
     metadata = decoder.metadata(*head[10:12])
     whole = _CheckpointRows(TupleRow._make(head), others, blobs)
-    found = whole.build(d, decoder, next_version, metadata)
+    found = whole.build(d, decoder, metadata)
     if error:  # It came from outside, such as a signal handler.
         raise error
     if remember:
@@ -235,7 +230,6 @@ def _add_blobs(d: SqlDialect, decoder: Decoder, head: Row, blobs: Blobs, documen
 def build_tuples(
     d: SqlDialect,
     codec: ValueCodec,
-    next_version: NextVersion,
     rows: Sequence[Row],
     wanted: Sequence[Condition],
 ) -> list[CheckpointTuple]:
@@ -266,7 +260,7 @@ def build_tuples(
         metadata = decoder.metadata(*head[10:12])
         if matches(metadata, wanted, contains=d.filter_contains):
             whole = _CheckpointRows(TupleRow._make(head), writes, values)
-            tuples.append(whole.build(d, decoder, next_version, metadata))
+            tuples.append(whole.build(d, decoder, metadata))
             if error:  # It came from outside, such as a signal handler.
                 raise error
     return tuples
@@ -294,7 +288,7 @@ class _CheckpointRows(NamedTuple):
     others: Sequence[Row]
     blobs: Blobs
 
-    def build(self, d: SqlDialect, decoder: Decoder, next_version: NextVersion, metadata: Any) -> CheckpointTuple:
+    def build(self, d: SqlDialect, decoder: Decoder, metadata: Any) -> CheckpointTuple:
         """Build the checkpoint."""
         head, others, _ = self
         _, thread_id, checkpoint_ns, checkpoint_id, parent_id, *_ = head
@@ -304,7 +298,7 @@ class _CheckpointRows(NamedTuple):
             if head.channels:
                 _add_blobs(d, decoder, head, self.blobs, document)
             if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS:
-                self._add_sends(decoder, next_version, document)
+                self._add_sends(decoder, document)
             pending = decoder.writes(writes_of(others))
         return CheckpointTuple(
             config_of(thread_id, checkpoint_ns, checkpoint_id),
@@ -314,9 +308,9 @@ class _CheckpointRows(NamedTuple):
             pending,
         )
 
-    def _add_sends(self, decoder: Decoder, next_version: NextVersion, document: Any) -> None:
+    def _add_sends(self, decoder: Decoder, document: Any) -> None:
         """Put the pending sends of a checkpoint in an old format, which are writes of its parent, into the document."""
         if sends := writes_of(self.others, "send"):
             document["channel_values"][TASKS] = [decoder.write(row, self.head.name) for row in sends]
             versions = document.setdefault("channel_versions", {})
-            versions[TASKS] = max(versions.values()) if versions else next_version(None, None)
+            versions[TASKS] = max(versions.values()) if versions else _FIRST_VERSION

@@ -133,11 +133,6 @@ def _content(value: Any) -> Any:
     return value if stored is None else stored.content
 
 
-def _no_version(*_: None) -> str:
-    """Return a version for sends that are read from a parent's writes; nobody looks at it."""
-    return "1"
-
-
 @operation("read")
 def threads_in_state(
     d: SqlDialect,
@@ -164,7 +159,7 @@ def threads_in_state(
         newest = record.newest
         key = Key(record.thread_id, newest.checkpoint_ns, newest.checkpoint_id)
         try:
-            read = yield from get_tuple(d, codec, _no_version, None, key).start()
+            read = yield from get_tuple(d, codec, None, key).start()
         except CorruptCheckpoint as error:
             _LOG.warning("the state of thread %r is not known, so it is left out: %s", record.thread_id, error)
             continue
@@ -202,7 +197,7 @@ def runs_of_thread(d: SqlDialect, codec: ValueCodec, thread_id: str) -> Steps[li
             if any(_starts(*each) for each in document["channel_values"].items()):
                 waiting.add(key.checkpoint_id or "")
     for key in anywhere:
-        found = yield from get_tuple(d, codec, _no_version, None, key).start()
+        found = yield from get_tuple(d, codec, None, key).start()
         if found and any(_starts(*each) for each in found.checkpoint["channel_values"].items()):
             waiting.add(key.checkpoint_id or "")
     runs = [RunRecord(run_id, first, last, number, last not in waiting) for run_id, first, last, number, *_ in rows]
@@ -359,7 +354,7 @@ def check_interrupt(d: SqlDialect, codec: ValueCodec, key: Key, interrupt_id: st
     Round trips: 1.
     Raises: StaleInterrupt, CorruptCheckpoint.
     """
-    found = yield from get_tuple(d, codec, _no_version, None, key).start()
+    found = yield from get_tuple(d, codec, None, key).start()
     waiting = [each.id for each in open_among(found.checkpoint, found.pending_writes or [])] if found else []
     if interrupt_id not in waiting:
         raise StaleInterrupt(

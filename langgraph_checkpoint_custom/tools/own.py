@@ -124,7 +124,7 @@ class OwnThreads:
         if not places:
             return ()
         keys = [Key(thread_id, *place) for place in places]
-        read = self._driver.run(get_with_writes(self._dialect, self._values, self._saver.get_next_version, keys))
+        read = self._driver.run(get_with_writes(self._dialect, self._values, keys))
         found = []
         for one, rows in read:
             writes = [

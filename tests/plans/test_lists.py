@@ -194,7 +194,7 @@ def listed(
     """Read the pages of `list`."""
     number, most = 0, 50
     while page is not None:
-        reply = drive(list_page(d, CODEC, lambda *_: "1", page, wanted(filter)), read)
+        reply = drive(list_page(d, CODEC, page, wanted(filter)), read)
         number += len(reply.tuples)
         page, limit = next_page(reply.after, len(reply.tuples), limit, most)
     return number
