@@ -214,7 +214,13 @@ class PostgresDriver(Forked):
         """Run a read without a check of the tables, for the command line, which has pools of its own."""
         return at_once(self._retrying(op, time.monotonic(), is_async=False))
 
-    setup, asetup = run, arun
+    def setup(self, op: Operation[None]) -> None:
+        """Create or migrate the tables with `op`."""
+        self.run(op)
+
+    async def asetup(self, op: Operation[None]) -> None:
+        """Async version of `setup`."""
+        await self.arun(op)
 
     async def aoffload(self, request: Offload) -> Any:
         """Run work on a worker and return its result."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
@@ -96,9 +96,12 @@ class SqliteDriver(Forked):
 
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
+        work: Callable[..., Any] = self._run_steps
+        workers = self._writers
         if op.access in READS or self._read_only:
-            return await self._readers.run(self.run, op)
-        return await self._writers.run(self._run_steps, op)
+            work, workers = self.run, self._readers
+        result: T = await workers.run(work, op)
+        return result
 
     def look(self, op: Operation[T]) -> T:
         """Run a read without creating or migrating tables."""

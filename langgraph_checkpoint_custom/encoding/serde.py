@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from io import BytesIO
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import ormsgpack
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -322,9 +322,9 @@ class ExactSerializer(SerializerProtocol):
 
     def _argument(self, module: str, name: str, args: Sequence[Any] = ()) -> Any:
         """The class of a generic model's type argument, which may have arguments of its own."""
-        found: Any = self._load_of(module, name)
-        if not isinstance(found, type):
-            found = self._uncalled(module, name, name.partition("[")[0] if args else name)
+        load = self._load_of(module, name)
+        found_as = name.partition("[")[0] if args else name
+        found = cast("Any", load) if isinstance(load, type) else self._uncalled(module, name, found_as)
         return found[tuple([self._argument(*each) for each in args])] if args else found
 
     def _uncalled(self, module: str, name: str, found_as: str) -> Any:

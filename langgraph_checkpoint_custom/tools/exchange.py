@@ -395,8 +395,7 @@ class _Import:
     def _store_alone(self, read: _Read) -> bool:
         d, driver, _ = read.saver.backend
         try:
-            (is_stored,) = driver.run(import_threads(d, [read.thread], self._replace)) or ()
-            return is_stored
+            return bool(driver.run(import_threads(d, [read.thread], self._replace)) == [True])
         except StorageError as error:
             error.args = (f"thread {read.name}: {error}",)
             raise

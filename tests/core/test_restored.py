@@ -309,7 +309,9 @@ def test_a_dict_or_list_that_cannot_be_hashed_is_stored_as_that_whatever_its_cla
             OURS.dumps_typed([value, type(value)()])
 
 
-@pytest.mark.parametrize("value", [{Color.RED, Thawed(1)}, {Thawed(1): 2}, {(Color.RED, Thawed(1))}], ids=str)
+@pytest.mark.parametrize(
+    "value", [{Color.RED, Thawed(1)}, {Thawed(1): 2}, {(Color.RED, Thawed(1))}], ids=["set", "dict", "pair"]
+)
 def test_a_set_is_not_read_as_a_list_because_a_class_cannot_be_hashed_any_more(
     value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
