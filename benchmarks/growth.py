@@ -181,7 +181,7 @@ def measured(database: Database, works: Iterator[Work], *, puts: bool, only: str
         taken = putting.taken if isinstance(putting, Putting) else []
         done = database.operations, database.round_trips
         found[name] = Cost(*done, pages, written, grown, resident() - held, seconds, taken)
-        print(f"{name}: {found[name][:-1]}", file=sys.stderr)
+        print(f"{name}: {found[name][:-1]} {spread(taken)}", file=sys.stderr)
     return found
 
 
@@ -224,6 +224,16 @@ def put_until_told(location: str, ends: Any) -> None:
     ends.send(taken)
 
 
+def spread(taken: Sequence[float]) -> str:
+    """The median, the 99th percentile and the most of what puts took; nothing if there are none."""
+    ordered = sorted(taken)
+    return (
+        f"{statistics.median(ordered):.1f}; {ordered[len(ordered) * 99 // 100]:.1f}; {ordered[-1]:.1f}"
+        if ordered
+        else ""
+    )
+
+
 def report(title: str, ours: Mapping[str, Cost], official: Mapping[str, Cost]) -> None:
     """Print a table."""
     puts = any(cost.puts for cost in ours.values())
@@ -238,8 +248,7 @@ def report(title: str, ours: Mapping[str, Cost], official: Mapping[str, Cost]) -
             f"{cost.seconds * 1000:,.0f}",
         ]
         if puts:
-            taken = sorted(cost.puts)
-            cells.append(f"{statistics.median(taken):.1f}; {taken[len(taken) * 99 // 100]:.1f}; {taken[-1]:.1f}")
+            cells.append(spread(cost.puts))
         elif other := official.get(name.replace("history", "list")):
             cells += [f"{other.pages:,}", megabytes(other.resident), f"{other.seconds * 1000:,.0f}"]
         else:
