@@ -95,14 +95,16 @@ class Lifecycle(ABC):
         if isinstance(what, Operation):
             return self._driver.run(what)
         if isinstance(what, Pause):
-            return time.sleep(what.seconds)  # type: ignore[func-returns-value, return-value]
+            time.sleep(what.seconds)  # A sweep lets others store something.
+            return None  # type: ignore[return-value]  # A pause has no result.
         return follow(what, self._run)
 
     async def _arun(self, what: Operation[T] | Operations[T] | Pause) -> T:
         if isinstance(what, Operation):
             return await self._driver.arun(what)
         if isinstance(what, Pause):
-            return await asyncio.sleep(what.seconds)  # type: ignore[func-returns-value, return-value]
+            await asyncio.sleep(what.seconds)
+            return None  # type: ignore[return-value]
         return await afollow(what, self._arun)
 
     def _pages(

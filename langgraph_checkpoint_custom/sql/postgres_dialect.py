@@ -18,14 +18,7 @@ from langgraph_checkpoint_custom.encoding.encoded import Encoded
 from langgraph_checkpoint_custom.engine.operation import Batching, Form, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, Page, WriteRow
-from langgraph_checkpoint_custom.sql.dialect import (
-    ON_PARENT,
-    WITH_BLOBS,
-    Layout,
-    SharedLayout,
-    SqlDialect,
-    names_text,
-)
+from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, WITH_BLOBS, Layout, SharedLayout, SqlDialect, names_text
 from langgraph_checkpoint_custom.sql.files import DEFAULT_SCHEMA, load_statements, with_rows
 
 # Writes of a task that are sent as rows of VALUES at most; more are sent as arrays. A node seldom has more.

@@ -14,14 +14,7 @@ from langgraph_checkpoint_custom.engine.operation import Execute, Form, RoundTri
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, Page, TupleRow, WriteRow
 from langgraph_checkpoint_custom.model.outline import FORMAT_WITH_SENDS, BlobPlace
-from langgraph_checkpoint_custom.sql.dialect import (
-    ON_PARENT,
-    WITH_BLOBS,
-    Layout,
-    SharedLayout,
-    SqlDialect,
-    names_text,
-)
+from langgraph_checkpoint_custom.sql.dialect import ON_PARENT, WITH_BLOBS, Layout, SharedLayout, SqlDialect, names_text
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
 
 # json.dumps would make an encoder with each call.
